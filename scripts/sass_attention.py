@@ -36,7 +36,7 @@ STYLES = {
     "original": None,
     "compat": PortOptions(),
     "full-rate": PortOptions(full_rate=True),
-    "native": PortOptions(full_rate=True, native=STEPS, blocks=frozenset({str(SOURCE)})),
+    "native": PortOptions(full_rate=True, native=STEPS, chosen=frozenset({(str(SOURCE), "blocks")})),
 }
 _FUNCTION = re.compile(r"^\s*\.section\s+\.text\.(\w+)", re.MULTILINE)
 _LABEL = re.compile(r"(\.L_x_\d+):")

@@ -148,22 +148,23 @@ def judged(
     """Who refuses the step, and why; `accepted` where nobody does."""
     from porter.cli.building import make_builder
     from porter.cli.context import current
-    from porter.cli.full_rate import Proofs
     from porter.cli.judging import judge
     from porter.cli.porting import launches_of, look
     from porter.diagnostics import Code
     from porter.passes.port import PortOptions
     from porter.passes.ported import port_paths
     from porter.scan.boxes import boxes_of
+    from porter.tune.searching import of_step
+    from porter.tune.verifying import Proofs
     from porter.verify.gate import GateOptions
 
     path = written(folder, parts)
     made = partial(port_paths, [path], include_dirs=(), look=look)
     options = PortOptions(full_rate=True, launches=partial(launches_of, ()))
-    roots, stages = frozenset([str(path)]), frozenset([(str(path), STAGES)])
+    chosen, stages = of_step(steps[-1], [str(path)]), frozenset([(str(path), STAGES)])
     if "wide" in steps:
-        options = replace(options, wide=roots, boxes=partial(boxes_of, ()))
-    ported = made(replace(options, native=steps, aheads=roots, bulk_stores=roots, stages=stages))
+        options = replace(options, boxes=partial(boxes_of, ()))
+    ported = made(replace(options, native=steps, chosen=chosen, stages=stages))
     left = [d for d in ported.diagnostics if d.code in (Code.NATIVE_LEFT, Code.FULL_RATE_LEFT)]
     if not ported.roots or steps[-1] not in ported.roots[0].native:
         errors = [str(d.message) for d in ported.diagnostics if d.severity.value == "error"]

@@ -34,11 +34,11 @@ from porter.build.port_plan import PortPlan
 from porter.cli.building import make_builder
 from porter.cli.porting import look
 from porter.diagnostics import Code, PorterError
-from porter.passes.full_rate.given import taken
 from porter.passes.port import PortOptions
 from porter.passes.ported import port_paths
 from porter.ptx.parser import parse_module
 from porter.sim import GlobalMemory, Launch, Options, Outcome, pack_params, simulate
+from porter.tune.full_rate import taken
 from porter.tune.staging import port_plan
 from porter.verify.builder import PORT_ARCH, Builder
 from porter.verify.case import Case, load_case

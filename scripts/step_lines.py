@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "porter"
 PARTS = ("passes/native/*.py", "passes/full_rate/*.py", "steps/*.py", "tune/*.py")
-OF_CLI = ("auto", "candidates", "full_rate", "judging", "licence", "native", "rates")
+OF_CLI = ("candidates", "judging", "licence")
 """What the command line keeps of the search."""
 
 

@@ -13,12 +13,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from porter.cli.context import NATIVE, Session
-from porter.cli.full_rate import Attempt, verified
+from porter.cli.context import Session
 from porter.cli.judging import judge
 from porter.cli.porting import port_paths
 from porter.diagnostics import Code, Diagnostic, PorterError
-from porter.report.grade import percent
+from porter.grade.model import percent
+from porter.tune.styles import NATIVE
+from porter.tune.verifying import Attempt, verified
 from porter.verify.budget import Budget
 from porter.verify.gate import GateOptions
 from porter.verify.preprocessed import preprocessed

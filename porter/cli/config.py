@@ -16,9 +16,10 @@ import click
 from click.core import ParameterSource
 
 from porter.build.trust import require_trust
-from porter.cli.context import DEFAULT, NATIVE, STYLES, Session
+from porter.cli.context import DEFAULT, Session
 from porter.diagnostics import Code, Location, PorterError
 from porter.diagnostics.reading import read_file
+from porter.tune.styles import NATIVE, STYLES
 
 FILE = "porter.toml"
 PROJECT = "pyproject.toml"

@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -22,6 +22,7 @@ from porter.diagnostics import Code, Diagnostic, PorterError, Severity, unforese
 from porter.report import json as report_json
 from porter.report.blocks import block
 from porter.report.formats import render
+from porter.tune.styles import AUTO
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -30,14 +31,6 @@ _WIDTH_WITHOUT_TERMINAL = 150
 SIGNALLED = 128
 """Exit status of a program that signal N ended: this + N, as shells have it."""
 
-
-AUTO = "auto"
-FULL_RATE = "full-rate"
-NATIVE = "native"
-COMPAT = "compat"
-IDIOMATIC = "idiomatic"
-STYLES = (AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE)
-"""How ports issue their MMAs."""
 
 DEFAULT = AUTO
 """The style of commands that have the option, where nobody says."""
@@ -197,6 +190,10 @@ class Session:
                 yield lambda text: status.update(text)
             finally:
                 _SHOWN.remove(status)
+
+    def in_style(self, style: str) -> AbstractContextManager[None]:
+        """Ports that are made meanwhile are of another style."""
+        return styled(style)
 
     @contextmanager
     def counting(self) -> Iterator[Callable[[str, int, int], None] | None]:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from porter.cli.auto import Auto
-from porter.cli.context import AUTO, FULL_RATE, IDIOMATIC, NATIVE, Session, command
+from porter.cli.context import Session, command
 from porter.cli.grading import of_case, of_launch, of_program, of_ptx
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.launches import require_launch
@@ -26,7 +25,9 @@ from porter.grade.whatif import Impossible, apply, read_problem
 from porter.lang.sources import CUDA_ENDINGS, is_python
 from porter.report import grade as report_grade
 from porter.report import json as report_json
+from porter.tune.automatic import Auto
 from porter.tune.candidates import Candidate, calibration_of, grade_with
+from porter.tune.styles import AUTO, FULL_RATE, IDIOMATIC, NATIVE
 from porter.verify.case import Case, cases_if_any, load_case
 
 

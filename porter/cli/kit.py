@@ -16,7 +16,7 @@ from rich.text import Text
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.context import COMPAT, Session, command, styled
+from porter.cli.context import Session, command, styled
 from porter.cli.options import read_sizes, split_list
 from porter.cli.porting import plan_of_case
 from porter.cli.timing import timing_runs
@@ -24,6 +24,7 @@ from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of, worst_e
 from porter.report import json as report_json
 from porter.report.exits import kit_exit
 from porter.report.tables import plain_table
+from porter.tune.styles import COMPAT
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import Case, cases_of, load_case
 from porter.verify.gpu.emulation import Lowerer

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from porter.cli.context import Session
-from porter.cli.full_rate import Compares, unsaid
 from porter.cli.judging import judged
 from porter.diagnostics import Diagnostic
-from porter.passes.full_rate.given import equal, own_words
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune.full_rate import equal, own_words
 from porter.tune.staging import port_plan
+from porter.tune.verifying import Compares, unsaid
 from porter.verify.gate import GateOptions
 from porter.verify.refusals import told_by_launches
 

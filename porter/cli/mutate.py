@@ -11,7 +11,6 @@ from typing import Any
 from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
-from porter.cli.auto import Auto, time_for
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import read_document
@@ -24,6 +23,7 @@ from porter.report import mutation as report_mutation
 from porter.report.exits import mutation_exit
 from porter.report.mutation_review import load_explanations, unexplained
 from porter.report.program import finding_diagnostic
+from porter.tune.automatic import Auto, time_for
 from porter.verify.budget import Budget
 from porter.verify.case import cases_of, load_case
 from porter.verify.gate import GateOptions

@@ -11,35 +11,32 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from porter.cli.auto import of_file, one_each
 from porter.cli.candidates import body as body_of_candidate
 from porter.cli.candidates import candidates
 from porter.cli.candidates import text as text_of_candidates
-from porter.cli.context import AUTO, NATIVE, Session, command
-from porter.cli.full_rate import ON_PTX, as_given
+from porter.cli.context import Session, command
 from porter.cli.inputs import processes, require_directories
-from porter.cli.native import native_plans
 from porter.cli.porting import asking, look, port_options
 from porter.diagnostics import Code, Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
 from porter.passes.full_rate.asked import SAME
-from porter.passes.full_rate.given import unproved
-from porter.passes.native.ahead import NAME as AHEAD
-from porter.passes.native.blocks import NAME as BLOCKS
-from porter.passes.native.bulk_store import NAME as BULK_STORE
-from porter.passes.native.wide import NAME as WIDE
 from porter.passes.partial import LeftKernel
 from porter.passes.plan import KernelPlan
-from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.passes.planned import NativePlan, native_plans
+from porter.passes.port import PortOptions, PortResult
 from porter.passes.ported import PortedRoot, Result, port_each, roots
 from porter.report import grade as report_grade
 from porter.report import json as report_json
 from porter.report import native as report_native
 from porter.report import pipeline as report_pipeline
-from porter.report.native import NativePlan
 from porter.rules.load import load_rules
 from porter.scan.kernels import KernelSummary, includes_first, kernel_summaries
 from porter.scan.pipeline import KernelPipeline, pipelines
+from porter.scan.staging import most_stages_of
+from porter.tune.automatic import of_file, one_each
+from porter.tune.full_rate import unproved
+from porter.tune.styles import AUTO, NATIVE
+from porter.tune.verifying import ON_PTX, as_given
 from porter.verify.proof import outlook
 
 
@@ -68,11 +65,10 @@ def plan(
         if isinstance(result, PortResult):
             rules = load_rules(options.rule_directories)
             summaries += kernel_summaries(result, rules)
-            wanted = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
-            facts += wanted if pipeline else []
-            more = partial(_without_stages, result, options)
-            stop = partial(_without, result, options)
-            native += native_plans(session, root, wanted, result.plans, more, stop) if session.style == NATIVE else []
+            known = pipelines(root, rules, include_dirs) if pipeline or session.style == NATIVE else []
+            facts += known if pipeline else []
+            room = {one.pipeline.kernel: most_stages_of(one) for one in known}
+            native += native_plans(result, options, room, rules) if session.style == NATIVE else []
         diagnostics += [d for d in includes_first(_said(session, root, result)) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
@@ -116,28 +112,6 @@ def _said(session: Session, root: Path, result: Result) -> Sequence[Diagnostic]:
     if session.style != AUTO:
         return result.diagnostics
     return one_each(result.diagnostics, [PortedRoot(str(root), tuple(result.files))], session.verbosity > 0)
-
-
-def _without_stages(result: PortResult, options: PortOptions, count: int) -> str:
-    """What keeps a port from so many stages."""
-    wanted = frozenset({(result.sources.root, count)})
-    found = port_sources(result.sources, replace(options, stages=wanted))
-    left = [str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT]
-    return "" if any(p.stages for p in found.plans) else "; ".join(left[-1:]) or "a port"
-
-
-def _without(result: PortResult, options: PortOptions, step: str) -> str:
-    """What keeps a port from a step that is taken where it is faster, as far as its text says."""
-    roots = frozenset({result.sources.root})
-    asked = {
-        BLOCKS: replace(options, blocks=roots),
-        BULK_STORE: replace(options, bulk_stores=roots),
-        AHEAD: replace(options, aheads=roots),
-        WIDE: replace(options, wide=roots),
-    }[step]
-    found = port_sources(result.sources, asked)
-    left = [str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT and d.values["step"] == step]
-    return "" if any(step in p.native for p in found.plans) else "; ".join(left[-1:]) or "a port"
 
 
 def _ported(

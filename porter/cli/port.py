@@ -15,12 +15,10 @@ from porter.build.files import placed_below, require_clean, write_all, write_bel
 from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
-from porter.cli.auto import SECONDS, Auto, made, unrun, untried
 from porter.cli.building import make_builder
 from porter.cli.comparing import Told, compared_ports, lines_of, wrong_in
-from porter.cli.context import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE, Session, command, styled
+from porter.cli.context import Session, command, styled
 from porter.cli.endings import named
-from porter.cli.full_rate import verified
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.includers import compared_includers
@@ -40,6 +38,9 @@ from porter.report import json as report_json
 from porter.report.exits import gate_exit, port_exit
 from porter.report.grade import Brief
 from porter.report.groups import group_bodies
+from porter.tune.automatic import SECONDS, Auto, made, unrun, untried
+from porter.tune.styles import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE
+from porter.tune.verifying import verified
 from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
@@ -130,7 +131,7 @@ def _made(
     compat = auto and bool(held)
     with styled(COMPAT) if compat else nullcontext(), session.counting() as counted:
         first = partial(make, tell=partial(counted, "porting") if counted is not None else None)
-        ported = made(first) if auto else first()
+        ported = made(session, first) if auto else first()
     if compat:
         halved = any(d.code is Code.HALF_RATE for d in ported.diagnostics) or any(r.dsl for r in ported.changed_roots)
         if halved:

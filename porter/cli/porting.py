@@ -11,8 +11,7 @@ from pathlib import Path
 
 from porter.build.port_plan import PortPlan
 from porter.build.trust import is_granted
-from porter.cli.auto import SECONDS, Auto
-from porter.cli.context import AUTO, COMPAT, FULL_RATE, NATIVE, Session, current
+from porter.cli.context import Session, current
 from porter.cli.endings import latent
 from porter.cli.options import split_list
 from porter.diagnostics import Code, Diagnostic, PorterError
@@ -20,7 +19,7 @@ from porter.diagnostics.spread import Tell
 from porter.lang.sources import load_sources
 from porter.passes import ported as engine
 from porter.passes.chip_text import Ask
-from porter.passes.full_rate.step import RULE
+from porter.passes.full_rate.step import wide_rules
 from porter.passes.helpers import Placement
 from porter.passes.idiom_dsl.facts import Trace, Traces
 from porter.passes.native.step import OF_DSL, steps_of
@@ -33,8 +32,10 @@ from porter.rules.load import load_rules
 from porter.scan import boxes
 from porter.scan.boxes import KernelBoxes
 from porter.scan.pipeline import KernelPipeline, launched
+from porter.tune.automatic import SECONDS, Auto
 from porter.tune.search import searched
 from porter.tune.staging import port_plan
+from porter.tune.styles import AUTO, COMPAT, FULL_RATE, NATIVE
 from porter.verify.budget import Budget
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.gate import GateOptions
@@ -143,7 +144,7 @@ def unasked(*_: object) -> str:
 
 
 def _if_selected(session: Session, options: PortOptions) -> PortOptions:
-    """Who leaves the rule of M=128 MMAs out asks for none of them, unless by the style's name; who leaves one out of
+    """Who leaves a rule of M=128 MMAs out asks for none of them, unless by the style's name; who leaves one out of
     SM100's own words, for none of these."""
     selection = Selection(options.select or None, options.ignore)
     if session.style != AUTO:
@@ -151,7 +152,7 @@ def _if_selected(session: Session, options: PortOptions) -> PortOptions:
     rules = load_rules(options.rule_directories)
     own_words = all(selection.takes(r.id) for r in rules if (r.implemented_by or "").startswith(OWN_WORDS))
     types = options.types if own_words else None
-    return replace(options, full_rate=options.full_rate and selection.takes(RULE), types=types)
+    return replace(options, full_rate=options.full_rate and all(map(selection.takes, wide_rules())), types=types)
 
 
 def port_paths(
@@ -168,18 +169,15 @@ def port_paths(
     without: frozenset[tuple[str, str]] = frozenset(),
     stages: frozenset[tuple[str, int]] = frozenset(),
     registers: frozenset[tuple[str, int]] = frozenset(),
-    blocks: frozenset[str] = frozenset(),
-    bulk_stores: frozenset[str] = frozenset(),
-    aheads: frozenset[str] = frozenset(),
-    wide: frozenset[str] = frozenset(),
+    chosen: frozenset[tuple[str, str]] = frozenset(),
     gate: GateOptions | None = None,
     compiles: bool = True,
     ask: Ask | None = None,
 ) -> Ported:
     """Port files and trees with the session's rules; quoted includes are also looked for in `include_dirs`. `inline`,
     `storage`: see `Placement`. `target`: another chip than the session's. `half_rate`, `without`, `stages`,
-    `registers`, `blocks`, `bulk_stores`, `aheads`, `wide`, `ask`: see `PortOptions`. `gate`: how originals are
-    compiled, where that is not as by default; without `compiles` they are not.
+    `registers`, `chosen`, `ask`: see `PortOptions`. `gate`: how originals are compiled, where that is not as by
+    default; without `compiles` they are not.
 
     Raises:
         PorterError: what the front end and the engine raise.
@@ -194,10 +192,7 @@ def port_paths(
         without=without,
         stages=stages,
         registers=registers,
-        blocks=blocks,
-        bulk_stores=bulk_stores,
-        aheads=aheads,
-        wide=wide,
+        chosen=chosen,
     )
     if options.traces is not None and not compiles:
         options = replace(options, traces=untraced)

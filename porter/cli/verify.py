@@ -12,7 +12,6 @@ from rich.text import Text
 
 from porter.build.host_headers import host_headers_note
 from porter.build.toolchain import find_toolkit
-from porter.cli.auto import Auto, time_for
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.grading import brief
@@ -29,6 +28,7 @@ from porter.report import verification
 from porter.report.exits import verification_exit
 from porter.report.grade import Brief
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
+from porter.tune.automatic import Auto, time_for
 from porter.verify.budget import Budget, settled
 from porter.verify.case import Case, load_case
 from porter.verify.gate import GateOptions
@@ -95,7 +95,7 @@ def verify(
         path.is_dir(),
         Budget(seconds, settled(read_document(resume_path, "verify")) if resume_path is not None else {}),
         auto.known,
-        prove_seconds,
+        prove_seconds=prove_seconds,
     )
     return _run(session, path, items, wanted, grades)
 

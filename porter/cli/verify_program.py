@@ -9,13 +9,13 @@ from pathlib import Path
 from porter.build.port_plan import materialize
 from porter.build.toolchain import find_toolkit
 from porter.build.tree import own_first
-from porter.cli.auto import Auto
 from porter.cli.context import Session
 from porter.cli.inputs import require_program
 from porter.cli.licence import licence
 from porter.cli.porting import plan_of
 from porter.cli.programs import program_request
 from porter.diagnostics import Code, PorterError
+from porter.tune.automatic import Auto
 from porter.verify.case import cases_if_any
 from porter.verify.gate import GateOptions
 from porter.verify.program.compare import verify_programs

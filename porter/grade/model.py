@@ -256,3 +256,7 @@ def _lifts(shape: Shape, chip: Chip, problem: Problem | None, rate: float) -> tu
 
 
 __all__ = ["STANDARD", "Grade", "Run", "grade", "missing", "product_clocks", "run", "timeline"]
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -52,7 +52,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "computing_method": "a method of which the same holds, also of its object",
         "making_tiled_mma": "a function that makes a tiled MMA of an atom, and of how many there are",
         "load_of_box": "a class whose `copy` loads a box of two dimensions by a tensor map",
-        "asking_for_thread": "a function that is true in the thread of a number",
         "pipeline_of_threads": "a class of pipelines whose stages threads give back",
         "layout_of_shape": "a function that gives a layout of the shape that it is handed behind a smaller one",
         "scale_of_d": "a member that says whether an MMA adds to its accumulator",

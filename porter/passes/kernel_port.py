@@ -43,6 +43,7 @@ from porter.passes.context import Names, PortContext, in_namespace
 from porter.passes.findings import model_findings
 from porter.passes.full_rate import step
 from porter.passes.full_rate.asked import asked_of_runs
+from porter.passes.full_rate.proposing import HostSide
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.header import insert_header
 from porter.passes.helpers import NAMESPACE, Helpers, Placement
@@ -93,7 +94,7 @@ def port_kernels(
     stages: int = 0,
     registers: int = 0,
     launches: Launches | None = None,
-    host: step.HostSide | None = None,
+    host: HostSide | None = None,
     types: Ask | None = None,
 ) -> KernelPort:
     """Run the passes over everything that uses wgmma, and over builders of libraries; `common` is what other sets,
@@ -155,7 +156,7 @@ def _port_kernels(
     stages: int,
     registers: int,
     launches: Launches | None,
-    host: step.HostSide | None,
+    host: HostSide | None,
     types: Ask | None,
 ) -> KernelPort:
     sources = program.sources
@@ -223,7 +224,7 @@ def _port_idiomatic(
     tiled: Tiled,
     placement: Placement,
     types: Ask,
-    host: step.HostSide | None,
+    host: HostSide | None,
     native: tuple[str, ...] = (),
     stages: int = 0,
 ) -> KernelPort | Diagnostic:
@@ -318,7 +319,7 @@ def rewrite(
     stages: int = 0,
     registers: int = 0,
     launches: Launches | None = None,
-    host: step.HostSide | None = None,
+    host: HostSide | None = None,
 ) -> list[KernelPlan]:
     """Edits for everything that is decided; gives a plan of each kernel. `full_rate`: with M=128 MMAs where that can
     be, beside what other sets ask for, and what host code says. `native`: steps that are taken where they

@@ -24,8 +24,7 @@ from porter.passes.chip_checks import Checked, check_chips
 from porter.passes.chip_text import Ask
 from porter.passes.clashes import clashes
 from porter.passes.cluster_end import cluster_ends
-from porter.passes.full_rate.permuting import Boxes
-from porter.passes.full_rate.step import HostSide
+from porter.passes.full_rate.proposing import Boxes, HostSide
 from porter.passes.header import RULE as HELPERS_RULE
 from porter.passes.helpers import Placement
 from porter.passes.idiom.types import Ask as AskTypes
@@ -33,11 +32,8 @@ from porter.passes.idiom_dsl.facts import Traces
 from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
-from porter.passes.native.ahead import NAME as AHEAD
-from porter.passes.native.blocks import NAME as BLOCKS
-from porter.passes.native.bulk_store import NAME as BULK_STORE
 from porter.passes.native.sites import Left
-from porter.passes.native.step import OF_DSL
+from porter.passes.native.step import OF_DSL, chosen_alone
 from porter.passes.native.taking import Launches
 from porter.passes.native.wide import NAME as WIDE
 from porter.passes.native.wide import RULE as WIDE_RULE
@@ -70,13 +66,12 @@ class PortOptions:
     the roots `half_rate`. `native`: steps of the native style that are taken where they can be, but `without`, as
     (root, step). `stages`: how many the ring of a root's kernel gets, as (root, count); as many as it has elsewhere.
     `registers`: how many the warps of a root's kernels keep that give some back, in the same form. `launches`: what
-    host code launches kernels with, for steps that change it; `boxes`: what it says of tensor maps. `blocks`: roots
-    whose kernels may get the step that makes room for a second block on an SM; `bulk_stores`: the step whose results
-    leave by bulk copies; `aheads`: that whose loops issue their first product a turn ahead; `wide`: the step that
-    makes tiles twice as wide. `ending`: kernels whose blocks may end before others of their cluster are done with them,
-    by file and name; `unready`: bulk stores that lack a barrier, as `store_ready` has them. `ask`: the preprocessor, of
-    which conditions on the chip are asked that no rule knows. `types`: kernels with a TiledMMA are in SM100's own words
-    where that can be, but in the roots `half_rate`; it asks the compiler for types."""
+    host code launches kernels with, for steps that change it; `boxes`: what it says of tensor maps. `chosen`: steps
+    that are taken only where they are chosen, as (root, step). `ending`: kernels whose blocks may end before others of
+    their cluster are done with them, by file and name; `unready`: bulk stores that lack a barrier, as `store_ready` has
+    them. `ask`: the preprocessor, of which conditions on the chip are asked that no rule knows. `types`: kernels with a
+    TiledMMA are in SM100's own words where that can be, but in the roots `half_rate`; it asks the compiler for
+    types."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -96,10 +91,7 @@ class PortOptions:
     registers: frozenset[tuple[str, int]] = frozenset()
     launches: Launches | None = None
     boxes: Boxes | None = None
-    blocks: frozenset[str] = frozenset()
-    bulk_stores: frozenset[str] = frozenset()
-    aheads: frozenset[str] = frozenset()
-    wide: frozenset[str] = frozenset()
+    chosen: frozenset[tuple[str, str]] = frozenset()
     ending: frozenset[tuple[str, str]] = frozenset()
     unready: Unready = frozenset()
     ask: Ask | None = field(default=None, compare=False)
@@ -109,9 +101,8 @@ class PortOptions:
 
     def asks(self, step: str, root: str) -> bool:
         """Whether kernels of a root may get a step of the native style."""
-        chosen = {BLOCKS: self.blocks, BULK_STORE: self.bulk_stores, AHEAD: self.aheads, WIDE: self.wide}
-        roots = chosen.get(step, (root,))
-        return step in self.native and (root, step) not in self.without and root in roots
+        is_chosen = step not in chosen_alone() or (root, step) in self.chosen
+        return step in self.native and (root, step) not in self.without and is_chosen
 
 
 @dataclass(eq=False)

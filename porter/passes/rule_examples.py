@@ -21,7 +21,7 @@ from porter.model.program import build_program
 from porter.model.spellings import Spelling
 from porter.passes.dsl.port import DslPortResult, port_python
 from porter.passes.features import features_in, listed
-from porter.passes.full_rate.permuting import Boxes
+from porter.passes.full_rate.proposing import Boxes
 from porter.passes.idiom.types import answering
 from porter.passes.idiom_dsl.stated import stated
 from porter.passes.native.step import steps_of
@@ -151,10 +151,7 @@ def run_example(
         launches=launches,
         boxes=boxes,
         types=answering(*example.types) if example.types else None,
-        blocks=frozenset({path.as_posix()} if example.blocks > 1 else ()),
-        bulk_stores=frozenset({path.as_posix()} if example.bulk_stores else ()),
-        aheads=frozenset({path.as_posix()} if example.ahead else ()),
-        wide=frozenset({path.as_posix()} if example.wide else ()),
+        chosen=frozenset((path.as_posix(), step) for step in example.chosen),
     )
     root = path
     result: PortResult | DslPortResult

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from porter.grade import clocks
 from porter.grade.chips import chip_of
-from porter.grade.model import Grade, timeline
+from porter.grade.model import Grade, percent, timeline
 from porter.grade.shape import Mma
 from porter.report import trace as report_trace
 from porter.report.tables import plain_table
@@ -37,10 +37,6 @@ class Graded(Protocol):
 
 Row = tuple[str, Graded, Grade]
 """The change that was asked for (empty: the kernel as it is), the kernel, its grade."""
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def line(found: Grade) -> str:

@@ -483,10 +483,7 @@ def _examples(entry: dict[str, Any], recognizers: Sequence[FactPattern], languag
             registers=e.get("registers", 0),
             drop_promotion=e.get("drop_promotion", False),
             block_scale=e.get("block_scale", False),
-            blocks=e.get("blocks", 1),
-            bulk_stores=e.get("bulk_stores", False),
-            ahead=e.get("ahead", False),
-            wide=e.get("wide", False),
+            chosen=tuple(e.get("chosen", ())),
         )
 
 

@@ -86,14 +86,8 @@ class Example:
     """Whether sums of FP8 stay in the accumulator in that port."""
     block_scale: bool = False
     """Whether scales that are powers of two are the tensor core's in that port."""
-    blocks: int = 1
-    """How many blocks of that port share an SM; 1 for those that do without a step."""
-    bulk_stores: bool = False
-    """Whether results of that port leave by bulk copies."""
-    ahead: bool = False
-    """Whether loops of that port issue their first product a turn ahead."""
-    wide: bool = False
-    """Whether tiles of that port are twice as wide."""
+    chosen: tuple[str, ...] = ()
+    """Steps that are chosen for that port."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 Along = Literal["k", "tiles", "others' tiles"]
 """The loop that a ring turns with: steps of k, tiles of a block, or tiles of blocks that have not begun."""
+Style = Literal["full-rate", "native"]
+"""M=128 MMAs, which the default style has too, or what goes on from there."""
 Dialect = Literal["cuda", "cute", "dsl"]
 """Raw CUDA, whose MMAs are inline PTX; CuTe C++ and CuTe DSL, whose ports are in SM100's own words."""
 
@@ -54,8 +56,9 @@ class Step:
 
     `after`: steps without which it is nothing, each with what is missing then; `beside`: steps that it does not stand
     beside, each with what is said then; `follows`: steps that come ahead of it where both are taken. `rebuilds`: steps
-    that find its text, and are taken again behind it. `asked`: it is taken where a number is asked for alone.
-    `on_request`: only where it is asked for by name. `cost`: a gain is graded for it, which `note` names."""
+    that find its text, and are taken again behind it. `asked`: it is taken where a number is asked for alone; `chosen`:
+    in files alone for which it was chosen; `on_request`: only where it is asked for by name. `cost`: a gain is graded
+    for it, which `note` names."""
 
     name: str
     rule: str
@@ -67,9 +70,11 @@ class Step:
     follows: tuple[str, ...] = ()
     rebuilds: tuple[str, ...] = ()
     asked: bool = False
+    chosen: bool = False
     on_request: bool = False
     cost: bool = False
     note: str = ""
+    style: Style = "native"
 
 
 @cache

@@ -6,21 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import is_python
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune.searching import Make, Pairs
 
 Missing = Callable[[Ported, PortedRoot], str]
 """Runs the port of a root, and answers with what is wrong with it, or nothing."""
-Left = frozenset[tuple[str, str]]
-
-
-class Make(Protocol):
-    """The same port without some steps, as (root, step)."""
-
-    def __call__(self, *, without: Left) -> Ported: ...
 
 
 @dataclass
@@ -28,19 +21,20 @@ class Given:
     """`ported` is the port with the steps that are verified, `without` those that it is made without."""
 
     ported: Ported
-    without: Left = frozenset()
+    without: Pairs = frozenset()
     said: list[Diagnostic] = field(default_factory=list)
 
 
-def given(ported: Ported, make: Make, missing: Missing) -> Given:
-    """The port with the steps that runs verify: all of a root where that can be, else one on top of the other."""
+def given(ported: Ported, make: Make, missing: Missing, on_ptx: Missing | None = None) -> Given:
+    """The port with the steps that runs verify: all of a root where that can be, else one on top of the other. Those
+    that PTX refuses, as `on_ptx` says without a run, are left out first, so that what is left is run alone."""
     found = Given(ported)
     verified: dict[str, dict[str, bytes]] = {}
     for path in [r.path for r in ported.roots if r.native]:
         root = next(r for r in found.ported.roots if r.path == path)
         if not root.native:
             continue
-        if _missing(found.ported, root, missing):
+        if _missing(found.ported, root, missing) and not _left_out(found, root, make, missing, on_ptx):
             # which of them it is shows one by one
             _alone(found, root, make, missing)
         verified[path] = found.ported.at(path)
@@ -52,6 +46,20 @@ def given(ported: Ported, make: Make, missing: Missing) -> Given:
             found.said = [left(r.path, step, what) for r in ported.roots for step in r.native]
             break
     return found
+
+
+def _left_out(found: Given, root: PortedRoot, make: Make, missing: Missing, on_ptx: Missing | None) -> bool:
+    """Whether the port is right without the steps that PTX refuses, which then are left out."""
+    if on_ptx is None or not _missing(found.ported, root, on_ptx):
+        return False
+    trial = Given(found.ported, found.without)
+    _alone(trial, root, make, on_ptx)
+    taken = next(r for r in trial.ported.roots if r.path == root.path)
+    if taken.native and _missing(trial.ported, taken, missing):
+        return False
+    found.ported, found.without = trial.ported, trial.without
+    found.said += trial.said
+    return True
 
 
 def _alone(found: Given, root: PortedRoot, make: Make, missing: Missing) -> None:

@@ -4,29 +4,21 @@ no more. It is held against what a second block on the SM brings, and may go wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
 from porter.diagnostics import Diagnostic
-from porter.lang.sources import is_python
 from porter.passes.native.ahead import NAME
+from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.product import NO_USE
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune.choosing import Choice, Chosen, Said, SpillsError, WithoutError
-from porter.tune.searching import Searching
+from porter.tune.searching import Make, Searching, adding, cuda_roots, of_step
 from porter.tune.tuning import tuned
 
 AS_FAST = "a gain: by the grade its loops are as fast without"
 _SAID = Said(AS_FAST, "{name} is slower with its first product a turn ahead", room="{name}", registers="{name}")
-
-
-class Make(Protocol):
-    """The same port, with first products that are issued a turn ahead, and two blocks on an SM, in these roots."""
-
-    def __call__(self, *, aheads: frozenset[str], blocks: frozenset[str]) -> Ported: ...
 
 
 @dataclass(frozen=True)
@@ -40,30 +32,32 @@ class Issued:
 def issued(session: Searching, ported: Ported, make: Make, blocks: frozenset[str]) -> Issued:
     """A port whose loops issue their first product a turn ahead where that is known to be faster. `ported` has two
     blocks on an SM in the roots `blocks`; those for which one block is faster then lose them."""
-    roots = [r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels and _has_two(ported, r)]
+    roots = [r for r in cuda_roots(ported) if _has_two(ported, r)]
     wanted = frozenset(r.path for r in roots)
     if not wanted:
         return Issued(Chosen(ported), blocks)
-    trial = make(aheads=wanted, blocks=blocks)
+
+    def asked(aheads: frozenset[str], blocks: frozenset[str]) -> Make:
+        return adding(make, chosen=of_step(NAME, aheads) | of_step(BLOCKS, blocks))
+
+    trial = asked(wanted, blocks)()
     able = frozenset(r.path for r in trial.roots if NAME in r.native)
     choices = [_Choice(session, ported, root) for root in roots]
-    said = [
-        d for choice in choices for d in _tried(session, choice, trial, partial(make, aheads=wanted, blocks=blocks))
-    ]
+    said = [d for choice in choices for d in _tried(session, choice, trial, asked(wanted, blocks))]
     kept = blocks
     if able & blocks:
         # one block that multiplies ahead, in place of two
-        single = make(aheads=able, blocks=blocks - able)
+        single = asked(able, blocks - able)()
         for choice in (c for c in choices if c.root.path in able & blocks):
             choice.held_against(trial if choice.chosen else ported)
-            if not _tried(session, choice, single, partial(make, aheads=able, blocks=blocks - able)):
+            if not _tried(session, choice, single, asked(able, blocks - able)):
                 kept -= {choice.root.path}
     found = frozenset(c.root.path for c in choices if c.chosen)
     said = [d for d in said if d.where is None or d.where.path not in found]
     if not found:
         return Issued(Chosen(ported, found, tuple(said)), blocks)
     same = found == able and kept == blocks
-    return Issued(Chosen(trial if same else make(aheads=found, blocks=kept), found, tuple(said)), kept)
+    return Issued(Chosen(trial if same else asked(found, kept)(), found, tuple(said)), kept)
 
 
 def _has_two(ported: Ported, root: PortedRoot) -> bool:
@@ -72,7 +66,7 @@ def _has_two(ported: Ported, root: PortedRoot) -> bool:
     return any(b"store_operand" in text for text in ported.of_root(root).values())
 
 
-def _tried(session: Searching, choice: _Choice, trial: Ported, make: Callable[..., Ported]) -> Sequence[Diagnostic]:
+def _tried(session: Searching, choice: _Choice, trial: Ported, make: Make) -> Sequence[Diagnostic]:
     """What keeps a root from the step. What spills for want of registers may do so no more once warps share them out
     anew, which is done in the end."""
     said = choice.try_to(partial(choice.choose, trial))

@@ -4,24 +4,21 @@ Whether it may have them is judged behind that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from porter.diagnostics import Diagnostic
+from porter.passes.native.ahead import NAME as AHEAD
+from porter.passes.native.blocks import NAME as BLOCKS
+from porter.passes.native.bulk_store import NAME as BULK_STORE
+from porter.passes.native.wide import NAME as WIDE
 from porter.passes.ported import Ported
 from porter.tune.issuing import issued
-from porter.tune.searching import Searching
+from porter.tune.searching import Make, Searching, adding, of_step
 from porter.tune.sharing import shared
-from porter.tune.staging import remade, staged
+from porter.tune.staging import staged
 from porter.tune.storing import stored
 from porter.tune.tuning import tuned
 from porter.tune.widening import widened
-
-Make = Callable[..., Any]
-"""The same port with what is asked for: `half_rate`, `without`, `stages`, `registers`, `blocks`, `bulk_stores`,
-`aheads`, `wide`."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +40,14 @@ class Searched:
 def searched(session: Searching, ported: Ported, make: Make) -> Searched:
     """A port with the steps that are faster by the grade."""
     wide = widened(session, ported, make)
-    if wide.roots:
-        ported, make = wide.ported, partial(make, wide=wide.roots)
-    stages = staged(session, ported, make)
-    if stages.counts or stages.without:
-        ported, make = stages.ported, partial(remade, make, stages)
-    sharing = shared(session, ported, make)
-    if sharing.roots:
-        ported, make = sharing.ported, partial(make, blocks=sharing.roots)
-    issuing = issued(session, ported, make, sharing.roots)
-    if issuing.chosen.roots:
-        ported, make = issuing.chosen.ported, partial(make, aheads=issuing.chosen.roots, blocks=issuing.blocks)
-    storing = stored(session, ported, make)
-    if storing.roots:
-        ported, make = storing.ported, partial(make, bulk_stores=storing.roots)
-    ported, registers, spilling = tuned(session, ported, make)
+    make = adding(make, chosen=of_step(WIDE, wide.roots))
+    stages = staged(session, wide.ported, make)
+    make = adding(make, stages=stages.counts, without=stages.without)
+    sharing = shared(session, stages.ported, make)
+    issuing = issued(session, sharing.ported, make, sharing.roots)
+    chosen = of_step(BLOCKS, issuing.blocks) | of_step(AHEAD, issuing.chosen.roots)
+    storing = stored(session, issuing.chosen.ported, adding(make, chosen=chosen))
+    make = adding(make, chosen=chosen | of_step(BULK_STORE, storing.roots))
+    ported, registers, spilling = tuned(session, storing.ported, make)
     said = (*wide.said, *stages.said, *sharing.said, *issuing.chosen.said, *storing.said)
-    return Searched(ported, partial(make, registers=registers), said, tuple(spilling))
+    return Searched(ported, adding(make, registers=registers), said, tuple(spilling))

@@ -4,22 +4,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from porter.build.cache import default_directory
 from porter.build.port_plan import write_whole
 from porter.build.toolchain import find_toolkit
-from porter.diagnostics import Code, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.lang.embedded import kernel_in_python
 from porter.lang.sources import is_python
+from porter.passes.ported import Ported, PortedRoot
 from porter.verify.builder import ToolkitBuilder
 
 
 class Searching(Protocol):
-    """The toolkit, None for the first that is found, and the chip of ports; the size of the product that steps are
-    chosen for, empty for the usual one; measured constants of a GPU; directories of rules."""
+    """The toolkit, None for the first that is found, and the chip of ports; their style, None for compat; the size of
+    the product that steps are chosen for, empty for the usual one; measured constants of a GPU; directories of rules.
+    `progress` and `report` tell the user something, the more the higher the `verbosity`; `in_style`: ports that are
+    made meanwhile are of another style."""
 
     @property
     def toolkit(self) -> Path | None: ...
@@ -35,6 +39,53 @@ class Searching(Protocol):
 
     @property
     def rules(self) -> Sequence[Path]: ...
+
+    @property
+    def style(self) -> str | None: ...
+
+    @property
+    def verbosity(self) -> int: ...
+
+    def progress(self) -> AbstractContextManager[Callable[[str], None] | None]: ...
+
+    def report(self, diagnostics: Iterable[Diagnostic]) -> None: ...
+
+    def in_style(self, style: str) -> AbstractContextManager[None]: ...
+
+
+Pairs = frozenset[tuple[str, str]]
+"""Steps of roots, as (root, step)."""
+Counts = frozenset[tuple[str, int]]
+"""Numbers of roots, as (root, count)."""
+
+
+class Make(Protocol):
+    """The same port, with M=64 in the roots `half_rate`, `without` some steps, with those that are `chosen`, and with
+    so many `stages`, and `registers` of warps that give some back."""
+
+    def __call__(
+        self, *, half_rate: frozenset[str] = ..., without: Pairs = ..., chosen: Pairs = ..., stages: Counts = ...,
+        registers: Counts = ...,
+    ) -> Ported: ...  # fmt: skip
+
+
+def adding(make: Make, **more: frozenset[Any]) -> Make:
+    """The same with more that is asked for."""
+
+    def made(**asked: frozenset[Any]) -> Ported:
+        none = frozenset[Any]()
+        return make(**{name: asked.get(name, none) | more.get(name, none) for name in {*asked, *more}})
+
+    return made
+
+
+def of_step(step: str, roots: Iterable[str]) -> Pairs:
+    return frozenset((path, step) for path in roots)
+
+
+def cuda_roots(ported: Ported) -> list[PortedRoot]:
+    """The files of CUDA C++ with kernels that use the tensor core."""
+    return [r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels]
 
 
 def builder_of(session: Searching) -> ToolkitBuilder:

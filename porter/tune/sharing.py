@@ -6,16 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
 from porter.grade.changes import Impossible, blocks
 from porter.grade.clocks import resident
-from porter.lang.sources import is_python
 from porter.passes.native.blocks import BLOCKS, NAME
 from porter.passes.ported import Ported
 from porter.tune.choosing import GAIN, Built, Choice, Chosen, Said, WithoutError
-from porter.tune.searching import Searching
+from porter.tune.searching import Make, Searching, cuda_roots, of_step
 
 _SAID = Said(
     f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one",
@@ -24,25 +21,16 @@ _SAID = Said(
 )
 
 
-class Make(Protocol):
-    """The same port, with two blocks on an SM in these roots."""
-
-    def __call__(self, *, blocks: frozenset[str]) -> Ported: ...
-
-
 def shared(session: Searching, ported: Ported, make: Make) -> Chosen:
     """A port whose blocks share an SM where that is known to be faster."""
-    choices = [
-        _Choice(session, ported, root)
-        for root in ported.roots if not is_python(Path(root.path)) and root.kernels
-    ]  # fmt: skip
+    choices = [_Choice(session, ported, root) for root in cuda_roots(ported)]
     said = [d for choice in choices for d in choice.try_to(choice.look)]
     wanted = frozenset(c.root.path for c in choices if c.rows)
     if wanted:
-        trial = make(blocks=wanted)
+        trial = make(chosen=of_step(NAME, wanted))
         said += [d for c in choices if c.rows for d in c.try_to(partial(c.choose, trial))]
     found = frozenset(c.root.path for c in choices if c.chosen)
-    return Chosen(make(blocks=found) if found else ported, found, tuple(said))
+    return Chosen(make(chosen=of_step(NAME, found)) if found else ported, found, tuple(said))
 
 
 @dataclass

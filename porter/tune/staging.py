@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from porter.build.port_plan import PortPlan, Relaunch, materialize
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
@@ -17,7 +16,6 @@ from porter.grade.raster import missing as no_order
 from porter.grade.shape import Problem, Shape
 from porter.grade.stages import best_count
 from porter.grade.whatif import read_problem
-from porter.lang.sources import is_python
 from porter.passes.native.pair import NAME as PAIR
 from porter.passes.native.raster import GROUP
 from porter.passes.native.raster import NAME as RASTER
@@ -31,17 +29,13 @@ from porter.rules.load import load_rules
 from porter.rules.rule import Rule
 from porter.scan.boxes import boxes_of
 from porter.scan.library_ring import held_stages, most_stages
-from porter.scan.native import native_steps
 from porter.scan.pipeline import pipelines
-from porter.scan.staging import Asked, asked_of
+from porter.scan.staging import Asked, asked_of, most_stages_of
 from porter.tune.candidates import calibration_of, candidate, grade_with
-from porter.tune.given import Left
 from porter.tune.layouts import layout_of
-from porter.tune.searching import Searching, builder_of
+from porter.tune.searching import Counts, Make, Pairs, Searching, adding, builder_of, cuda_roots
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.prepare import prepare
-
-Counts = frozenset[tuple[str, int]]
 
 
 def major_of(session: Searching | None) -> int:
@@ -54,12 +48,6 @@ def rules_of(session: Searching | None) -> list[Rule]:
     return load_rules(tuple(map(str, session.rules)) if session is not None else ())
 
 
-class Make(Protocol):
-    """The same port with these stages, as (root, count), and without some steps."""
-
-    def __call__(self, *, stages: Counts = ..., without: Left = ...) -> Ported: ...
-
-
 @dataclass(frozen=True)
 class Staged:
     """The port with the stages that are chosen, and these; `without`: steps that are no gain; `said`: why."""
@@ -67,30 +55,7 @@ class Staged:
     ported: Ported
     counts: Counts
     said: tuple[Diagnostic, ...] = ()
-    without: Left = frozenset()
-
-
-def remade(
-    make: Callable[..., Ported],
-    chosen: Staged,
-    *,
-    half_rate: frozenset[str] = frozenset(),
-    without: Left = frozenset(),
-    registers: Counts = frozenset(),
-    blocks: frozenset[str] = frozenset(),
-    bulk_stores: frozenset[str] = frozenset(),
-    aheads: frozenset[str] = frozenset(),
-) -> Ported:
-    """The same port with what was chosen for it."""
-    return make(
-        half_rate=half_rate,
-        without=without | chosen.without,
-        stages=chosen.counts,
-        registers=registers,
-        blocks=blocks,
-        bulk_stores=bulk_stores,
-        aheads=aheads,
-    )
+    without: Pairs = frozenset()
 
 
 def port_plan(session: Searching | None, ported: Ported, root: PortedRoot | None = None) -> PortPlan:
@@ -165,7 +130,7 @@ def staged(session: Searching, ported: Ported, make: Make) -> Staged:
     allow more has as many as it had, and what is said says why."""
     said: list[Diagnostic] = []
     choices: list[_Choice] = []
-    without: Left = frozenset()
+    without: Pairs = frozenset()
     for step, how in ((PAIR, _PAIRS), (TILES, _TAKING)):
         slower = _slower(session, ported, make, (step, how), said, without)
         if slower:
@@ -175,8 +140,8 @@ def staged(session: Searching, ported: Ported, make: Make) -> Staged:
         without |= ordered
         ported = make(without=without)
     if without:
-        make = partial(make, without=without)
-    for root in (r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels):
+        make = adding(make, without=without)
+    for root in cuda_roots(ported):
         choice = _Choice(session, ported, root, make)
         said += choice.try_to(choice.look)
         choices += [choice] if choice.most else []
@@ -202,8 +167,8 @@ _TAKING = ("blocks that take tiles over reach", "blocks of one tile")
 
 def _slower(
     session: Searching, ported: Ported, make: Make, step: tuple[str, tuple[str, str]], said: list[Diagnostic],
-    without: Left,
-) -> Left:  # fmt: skip
+    without: Pairs,
+) -> Pairs:  # fmt: skip
     """Roots with a step that the grade finds no faster for it: of a product of few tiles some SMs have nothing to do,
     whatever the others do. Where there is no grade they have it. `step`: its name, and what kernels are with and
     without it."""
@@ -229,7 +194,7 @@ def _slower(
     return frozenset(slower)
 
 
-def _in_l2(session: Searching, ported: Ported, said: list[Diagnostic]) -> Left:
+def _in_l2(session: Searching, ported: Ported, said: list[Diagnostic]) -> Pairs:
     """Roots whose tiles have another order that asks no less of memory: L2 holds what those that run at a time load, or
     nobody knows what that is."""
     problem = problem_of(session)
@@ -309,13 +274,12 @@ class _Choice:
             raise self._none("a ring of mbarriers")
         if len(found) != 1:
             raise self._none("that the file has one kernel with a ring")
-        step = next(s for s in native_steps(found[0]) if s.name == NAME)
-        room = step.what_if.partition("=")[2]
-        if not step.applies or not room.isdigit():
-            raise self._none("; ".join(step.why))
+        most = most_stages_of(found[0])
+        if isinstance(most, str):
+            raise self._none(most)
         held = [r.stages.value for r in found[0].pipeline.rings if r.stages is not None and r.stages.value]
         filled = [copied or expected or 0 for expected, copied in found[0].filled.values()]
-        self.held, self.nbytes, self.most = held[0], max(filled), int(room)
+        self.held, self.nbytes, self.most = held[0], max(filled), most
 
     def _look_at_sizes(self, held: int) -> None:
         """The same where types of a library are made of the number: a stage takes what the launch asks for more with

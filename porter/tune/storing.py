@@ -4,35 +4,25 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
-from porter.lang.sources import is_python
 from porter.passes.native.bulk_store import NAME, NO_USE
 from porter.passes.ported import Ported
 from porter.tune.choosing import Choice, Chosen, Said, WithoutError, ended
-from porter.tune.searching import Searching
+from porter.tune.searching import Make, Searching, cuda_roots, of_step
 
 AS_FAST = "a gain: by the grade results leave as fast without"
 _SAID = Said(AS_FAST, "{name} is slower with copies", room="what warps stage of {name}")
 
 
-class Make(Protocol):
-    """The same port, with results that leave by bulk copies in these roots."""
-
-    def __call__(self, *, bulk_stores: frozenset[str]) -> Ported: ...
-
-
 def stored(session: Searching, ported: Ported, make: Make) -> Chosen:
     """A port whose results leave by bulk copies where that is known to be faster."""
-    roots = [r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels]
-    wanted = frozenset(r.path for r in roots)
-    if not wanted:
+    roots = cuda_roots(ported)
+    if not roots:
         return Chosen(ported)
-    trial = make(bulk_stores=wanted)
+    trial = make(chosen=of_step(NAME, (r.path for r in roots)))
     choices = [_Choice(session, ported, root) for root in roots]
     said = [d for choice in choices for d in choice.try_to(partial(choice.choose, trial))]
-    return ended(ported, trial, choices, said, lambda found: make(bulk_stores=found))
+    return ended(ported, trial, choices, said, lambda found: make(chosen=of_step(NAME, found)))
 
 
 class _Choice(Choice):

@@ -6,17 +6,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
-from porter.lang.sources import is_python
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.blocks import SHARED_OUT
 from porter.passes.native.registers import NAME, counts
 from porter.passes.ported import Ported, PortedRoot
-from porter.tune.searching import Searching, builder_of
-from porter.tune.staging import Counts, port_plan
+from porter.tune.searching import Counts, Make, Searching, builder_of, cuda_roots
+from porter.tune.staging import port_plan
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.prepare import prepare
 
@@ -26,18 +24,12 @@ _TRIES = 8
 """Numbers that are tried, from the fewest on."""
 
 
-class Make(Protocol):
-    """The same port with these registers, as (root, count)."""
-
-    def __call__(self, *, registers: Counts) -> Ported: ...
-
-
 def tuned(session: Searching, ported: Ported, make: Make) -> tuple[Ported, Counts, list[Diagnostic]]:
     """A port whose kernels spill as little as other numbers of setmaxnreg allow, these numbers, and for each root that
     spills all the same why."""
     said: list[Diagnostic] = []
     chosen: set[tuple[str, int]] = set()
-    for root in (r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels):
+    for root in cuda_roots(ported):
         if b"setmaxnreg" not in b"".join(ported.of_root(root).values()):
             continue
         found, what = _chosen(session, ported, root, make)

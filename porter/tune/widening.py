@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from porter.build.port_plan import PortPlan, materialize
 from porter.diagnostics import Code, Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
-from porter.lang.sources import is_python, load_sources
+from porter.lang.sources import load_sources
+from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.wide import AS_WIDE, NAME
 from porter.passes.ported import Ported, PortedRoot
 from porter.passes.widening import why_not
@@ -22,10 +22,9 @@ from porter.rules.rule import Rule
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import HostLaunch, launch_of
 from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError, ended
-from porter.tune.given import Left
-from porter.tune.searching import Searching
+from porter.tune.searching import Make, Searching, adding, cuda_roots, of_step
 from porter.tune.sharing import shared
-from porter.tune.staging import Counts, NoneLeftError, major_of, problem_of, remade, rules_of, shape_of, staged
+from porter.tune.staging import NoneLeftError, major_of, problem_of, rules_of, shape_of, staged
 from porter.tune.storing import stored
 from porter.verify.expr import FUNCTIONS, ExpressionError, evaluate
 
@@ -34,35 +33,19 @@ _SIZES = tuple(8 * k + more for k in (*range(1, 65), *range(80, 161, 16)) for mo
 """Sizes for which grids are compared, whole tiles of any width among them."""
 
 
-class Make(Protocol):
-    """The same port, with tiles twice as wide in some roots, and with what other steps that are chosen ask for."""
-
-    def __call__(
-        self,
-        *,
-        wide: frozenset[str] = ...,
-        stages: Counts = ...,
-        without: Left = ...,
-        blocks: frozenset[str] = ...,
-        bulk_stores: frozenset[str] = ...,
-    ) -> Ported: ...
-
-
 def widened(session: Searching, ported: Ported, make: Make) -> Chosen:
     """A port whose tiles are twice as wide where that is known to be faster."""
-    roots = [
-        r for r in ported.roots if not r.dsl and not is_python(Path(r.path)) and r.kernels and NAME not in r.native
-    ]
+    roots = [r for r in cuda_roots(ported) if NAME not in r.native]
     told = {r.path: _why_not(session, ported, r) for r in roots}
     said = [d for d in told.values() if d is not None and d.values["what"] != AS_WIDE]
     roots = [r for r in roots if told[r.path] is None]
     wanted = frozenset(r.path for r in roots)
     if not wanted:
         return Chosen(ported, said=tuple(said))
-    trial = make(wide=wanted)
+    trial = make(chosen=of_step(NAME, wanted))
     choices = [_Choice(session, ported, root) for root in roots]
     said += [d for choice in choices for d in choice.try_to(partial(choice.choose, trial, make))]
-    return ended(ported, trial, choices, said, lambda found: make(wide=found))
+    return ended(ported, trial, choices, said, lambda found: make(chosen=of_step(NAME, found)))
 
 
 def _why_not(session: Searching, ported: Ported, root: PortedRoot) -> Diagnostic | None:
@@ -110,16 +93,14 @@ class _Choice(Choice):
     def _with_others(self, ported: Ported, root: PortedRoot, make: Make) -> Shape:
         """What the grade takes of a port with all other steps that are chosen for it."""
         chosen = staged(self.session, ported, make)
-        if chosen.counts or chosen.without:
-            ported, make = chosen.ported, partial(remade, make, chosen)
-        sharing = shared(self.session, ported, make)
-        if sharing.roots:
-            ported, make = sharing.ported, partial(make, blocks=sharing.roots)
-        ported = stored(self.session, ported, make).ported
+        make = adding(make, stages=chosen.counts, without=chosen.without)
+        sharing = shared(self.session, chosen.ported, make)
+        make = adding(make, chosen=of_step(BLOCKS, sharing.roots))
+        ported = stored(self.session, sharing.ported, make).ported
         return shape_of(self.session, ported, next(r for r in ported.roots if r.path == root.path))
 
     def _only(self, make: Make) -> Make:
-        return partial(make, wide=frozenset({self.root.path}))
+        return adding(make, chosen=of_step(NAME, [self.root.path]))
 
 
 def _about(trial: Ported, root: PortedRoot) -> Iterator[Diagnostic]:

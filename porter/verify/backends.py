@@ -91,7 +91,7 @@ class SimBackend:
         say."""
         self.options = options or SimOptions()
         self.arithmetic: str = self.options.arithmetic
-        self._state = state or {}
+        self.state = state or {}
 
     def on(self, state: Mapping[str, bytes]) -> SimBackend:
         """The same one, for launches that begin with other contents of module variables."""
@@ -164,7 +164,7 @@ class SimBackend:
             pack_params(function, values),
             memory,
             options,
-            state=self._state,
+            state=self.state,
         )
         after = {
             name: Image(

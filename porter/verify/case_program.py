@@ -12,6 +12,7 @@ from porter.verify.budget import Budget
 from porter.verify.builder import ORIGINAL_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case
 from porter.verify.launching import build_port, port_problem
+from porter.verify.originals import SMALL, made_of, once
 from porter.verify.problem import Problem, bind
 from porter.verify.proving import Proof, Prover, Sizes
 
@@ -65,4 +66,11 @@ class Program:
     ) -> Proof:  # fmt: skip
         """As a `Prover` does. Raises PorterError: what `at` raises at the sizes that are asked for."""
         name = "kernel" if self.arch else "original" if self.plan is None else "port"
-        return Prover(name, self.at, Budget.of_work(seconds), rulings).prove(chosen, turns, but)
+
+        def make() -> Proof:
+            return Prover(name, self.at, Budget.of_work(seconds), rulings).prove(chosen, turns, but)
+
+        if self.plan is not None or turns:
+            return make()
+        key = "proof", name, rulings, frozenset(but), tuple(made_of(self.at(sizes)) for sizes in chosen)
+        return once(key, make, lambda proof: SMALL, lambda proof: len(proof.sizes) == len(chosen))

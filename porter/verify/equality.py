@@ -35,6 +35,7 @@ from porter.sync.deadlocks import told
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
 from porter.verify.case_program import Program
+from porter.verify.originals import made_of, once
 from porter.verify.problem import Problem
 from porter.verify.proving import APART, Sizes, launched_case, listed
 from porter.verify.shown import Built, Show, shown_by
@@ -136,8 +137,6 @@ class Comparison:
     """Whether it is known of some sizes that each block of both programs leaves the same."""
     _flows: dict[str, Flow] = field(default_factory=dict)
     _assumed: set[str] = field(default_factory=set)
-    _outcomes: dict[object, Outcome] = field(default_factory=dict)
-    """Those of the original."""
     _answers: dict[str, Answer] = field(default_factory=dict)
     """By sizes what was said."""
 
@@ -219,10 +218,14 @@ class Comparison:
 
     def _sides(self, original: Built, port: Built) -> tuple[Side, Side]:
         def left(firsts: Sequence[Triple], knows_tables: bool) -> Outcome:
-            key = original[0].ptx, listed(original[1].sizes), tuple(firsts), knows_tables
-            if key not in self._outcomes:
-                self._outcomes[key] = self._outcome("original", original, firsts, knows_tables)
-            return self._outcomes[key]
+            def make() -> tuple[Outcome, set[str]]:
+                assumed = set[str]()
+                return self._outcome("original", original, firsts, knows_tables, assumed), assumed
+
+            key = "outcome", made_of(original), tuple(firsts), knows_tables, self.schedule.backward
+            found, assumed = once(key, make, lambda one: len(one[0].addresses), lambda one: True)
+            self._assumed |= assumed
+            return found
 
         launches = original[1].launch, port[1].launch
         return (
@@ -230,10 +233,13 @@ class Comparison:
             Side(launches[1].grid, launches[1].cluster, self.flow_of(port[0]), partial(self._outcome, "port", port)),
         )
 
-    def _outcome(self, program: str, built: Built, firsts: Sequence[Triple], knows_tables: bool) -> Outcome:
+    def _outcome(
+        self, program: str, built: Built, firsts: Sequence[Triple], knows_tables: bool, assumed: set[str] | None = None
+    ) -> Outcome:
         flow = self.flow_of(built[0])
         launched_at = partial(launched_case, built[1], flow)
-        return left_by_clusters(program, flow, launched_at, firsts, self._assumed, self.schedule, knows_tables)
+        assumed = self._assumed if assumed is None else assumed
+        return left_by_clusters(program, flow, launched_at, firsts, assumed, self.schedule, knows_tables)
 
     def flow_of(self, kernel: BuiltKernel) -> Flow:
         found = self._flows.get(kernel.ptx)

@@ -15,15 +15,17 @@ from porter.diagnostics import Code, Diagnostic, PorterError, Severity
 from porter.verify.budget import Budget
 from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import Case, cases_if_any, load_case
+from porter.verify.case_program import Program
 from porter.verify.expr import Number
 from porter.verify.further import OVER, half_tiles, long_loop, many_blocks, many_tiles
 from porter.verify.inputs import DEFAULT_FAMILIES
 from porter.verify.known import Known
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem
-from porter.verify.refusals import refusal
+from porter.verify.refusals import refusal, told_by_launch_of
 from porter.verify.results import VerifyResult
 from porter.verify.runner import ProgressCall
+from porter.verify.runs import Runs
 from porter.verify.settings import SimOptions
 from porter.verify.sweep import Wanted, verify_cases
 
@@ -45,7 +47,7 @@ class Claim:
     found in `include_dirs` too. `takes_turns`: it has accumulators that tiles of a block take turns with. `takes_over`:
     its blocks do the work of others that have not begun. `dsl`: it is of CuTe DSL. `halved`: the dimension of the grid
     in which it has half the blocks, rounded up. `is_wide`: its MMAs have M=128; `joined`: they are those of two
-    warpgroups."""
+    warpgroups. `is_equal`: PTX says that it leaves what its original leaves, at the sizes of the cases and behind."""
 
     source: Path
     kernels: Sequence[str]
@@ -57,6 +59,7 @@ class Claim:
     halved: int | None = None
     is_wide: bool = False
     joined: bool = False
+    is_equal: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,10 +108,12 @@ def prove(
     tell: ProgressCall | None = None,
     budget: Budget | None = None,
     known: Known | None = None,
+    runs: Runs | None = None,
 ) -> Proof:
     """What verified a port, or why nothing did: no case runs a kernel, or another instantiation of it than that which
     the file has, a run ended otherwise than clean, or the time of `budget` was over before. Rows that are made are
-    added to `known`."""
+    added to `known`, runs of originals to `runs`."""
+    runs = Runs() if runs is None else runs
     noting = _Noting(builder)
     try:
         cases, missing = cases_that_run(claim.source, claim.kernels, claim.dsl)
@@ -125,7 +130,7 @@ def prove(
         if claim.is_wide and (refused := _refused(claim, cases, noting, budget)):
             return Proof(missing=refused)
         for wanted in _runs(claim):
-            wanted = replace(wanted, budget=budget or Budget(), known=known)
+            wanted = replace(wanted, budget=budget or Budget(), known=known, runs=runs)
             # the first run builds all cases: a kernel that none of them runs is known behind it
             wrong = _wrong(verify_cases(cases, wanted, noting, tell))
             if wrong:
@@ -141,6 +146,10 @@ def prove(
 def _refused(claim: Claim, cases: Sequence[Case], builder: Builder, budget: Budget | None) -> str:
     """Why PTX refuses the M=128 MMAs, at the sizes of the cases."""
     for case in cases:
+        if claim.is_equal:
+            if claim.joined and (what := told_by_launch_of(Program(case, builder), case.sizes)):
+                return f"{case.name}: {what}"
+            continue
         plan = claim.plan.on(case.template, case.launch.grid, case.map_params)
         left = _JUDGED if budget is None or budget.left is None else min(_JUDGED, budget.left)
         if what := refusal(case, plan, builder, case.all_sizes(), left, claim.joined):

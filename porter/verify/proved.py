@@ -75,31 +75,39 @@ def prove_case(
     budget = Budget.of_work(seconds) if for_all else None
     try:
         turns: Turns = "both" if always else "none" if beyond else "port"
-        found = proofs_of(case, plan, builder, chosen, seconds, turns, budget)
-        return _beyond(case, plan, builder, chosen, seconds, found) if beyond and plan is not None else found
+        if not beyond or plan is None:
+            return proofs_of(case, plan, builder, chosen, seconds, turns, budget)
+        programs = Program(case, builder), Program(case, builder, plan)
+        comparison = Comparison(case.name, *programs, Budget.of_work(seconds))
+        if comparison.run(chosen[:1]).status != "equal":
+            # nothing that other sizes show makes it equal
+            chosen = chosen[:1]
+        found = proofs_of(case, plan, builder, chosen, seconds, turns, budget, comparison)
+        return _beyond(case, plan, builder, chosen, seconds, found, comparison)
     except PorterError as error:
         return CaseProofs(None, None, untried=error.diagnostic.message)
 
 
 def _beyond(
-    case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float, found: CaseProofs
-) -> CaseProofs:
+    case: Case, plan: PortPlan, builder: Builder, chosen: Sequence[Sizes], seconds: float, found: CaseProofs,
+    comparison: Comparison,
+) -> CaseProofs:  # fmt: skip
     """The first that is not equal at a size that turns or blocks of either program ask for, else what was `found`, with
     these sizes."""
     if found.equality is None or found.equality.status != "equal":
         return found
-    programs = {"original": Program(case, builder), "port": Program(case, builder, plan)}
+    programs = {"original": comparison.original, "port": comparison.port}
     try:
         few = few_steps(case)
-        again = plan.relaunch
-        renumbered = again is not None and again.halved is not None
-        others = sizes_beyond(programs, [*chosen, *few], seconds, again is not None, renumbered)
+        renumbered = plan.relaunch is not None and plan.relaunch.halved is not None
+        others = sizes_beyond(programs, [*chosen, *few], seconds, plan.relaunch is not None, renumbered)
     except UnreachedError as error:
         return replace(found, equality=replace(found.equality, status="unknown", why=str(error)))
     equality = found.equality
     for sizes in (s for s in [*few, *others] if s not in chosen):
         try:
-            one = proofs_of(case, plan, builder, [sizes], seconds, "none")
+            again = replace(comparison, budget=Budget.of_work(seconds))
+            one = proofs_of(case, plan, builder, [sizes], seconds, "none", None, again)
         except PorterError:
             # it is no size of the original
             continue
@@ -117,11 +125,12 @@ def _beyond(
 
 def proofs_of(
     case: Case, plan: PortPlan | None, builder: Builder, chosen: Sequence[Sizes], seconds: float,
-    turns: Turns = "both", for_all: Budget | None = None,
+    turns: Turns = "both", for_all: Budget | None = None, begun: Comparison | None = None,
 ) -> CaseProofs:  # fmt: skip
     """The proofs of a case's original and of the port, and whether they are equal, for `seconds` each. `turns`: whose
     other numbers of turns are looked at; those of an original also where its port is wrong, to tell whose mistake it
-    is. `for_all`: the time for comparing both for all of them, where they are equal.
+    is. `for_all`: the time for comparing both for all of them, where they are equal. `begun`: a comparison that judges
+    a port, which goes no further than to what is wrong.
 
     `chosen` are sizes that the original takes; those that the port does not are left out of its proof.
 
@@ -129,6 +138,8 @@ def proofs_of(
         PorterError: what binding, porting and compiling raise.
     """
     original, port = Program(case, builder), Program(case, builder, plan)
+    if begun is not None:
+        original, port = begun.original, begun.port
     if plan is None:
         return CaseProofs(original.prove(chosen, seconds, usual_level("original")), None)
     taken = _taken(port, chosen)
@@ -140,9 +151,11 @@ def proofs_of(
     of_original = original.prove(chosen, seconds, usual_level("original"), asks, unknown)
     found = compared(of_original, of_port, LineMap(original.source, port.source), plan.at_practice)
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
-    comparison = Comparison(case.name, original, port, Budget.of_work(seconds))
+    comparison = begun or Comparison(case.name, original, port, Budget.of_work(seconds))
     reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
     compares = proved or taken[:1]
+    if begun is not None and (of_port.status == "unknown" or found.introduced):
+        compares = compares[:1]
     first, left = compares[0], comparison.budget.left
     counts: tuple[SizeCompared, ...] = ()
     if for_all is not None and taken[0] == chosen[0]:
@@ -159,7 +172,7 @@ def proofs_of(
             comparison = replace(comparison, budget=Budget.of_work(left), follows=follows)
     equality = comparison.run(compares)
     equality = at_any_place(equality, _party(comparison, "original", first), _party(comparison, "port", first))
-    other = replace(comparison, schedule=LAST_FIRST, show=lambda *_: Shown("nothing"), _outcomes={}, _answers={})
+    other = replace(comparison, schedule=LAST_FIRST, show=lambda *_: Shown("nothing"), _answers={})
     equality = with_proofs(equality, found, reorders, partial(other.run, compares))
     return replace(found, equality=replace(equality, counts=counts if equality.status == "equal" else ()))
 

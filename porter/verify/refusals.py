@@ -41,6 +41,13 @@ def told_by_launch(flow: Flow) -> str:
     return f"{what}{where} goes by the thread and by what only a launch tells"
 
 
+def told_by_launch_of(original: Program, sizes: Sizes) -> str:
+    """The same of what is compiled for a size. Raises PorterError: what binding and compiling raise."""
+    kernel, _ = original.at(sizes)
+    assert kernel.function is not None
+    return told_by_launch(Flow(Code(kernel.module, kernel.function)))
+
+
 def told_by_launches(path: Path, options: GateOptions) -> str:
     """The same of any kernel that the compiler makes of a file. Raises PorterError: what compiling raises."""
     return next(filter(None, map(told_by_launch, flows_in(path, options))), "")

@@ -33,6 +33,7 @@ from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem, bind
 from porter.verify.results import Row, VerifyResult
 from porter.verify.room import room_of_port
+from porter.verify.runs import Runs
 from porter.verify.second import SECOND, First, Left, hazard_of_second, of_second
 from porter.verify.trial import Program, Ran, Trial
 
@@ -57,7 +58,7 @@ class VerifyOptions:
     `checking` gives, for original or port, a backend that also looks for hazards, which the first family of each size
     is run on. `under` gives a backend with a schedule of that name: an original that is wrong is run on others, to tell
     a race from a wrong result. `budget`: how long new rows are begun, and those that there are. `known`: rows that were
-    made before in this process, to which others are added."""
+    made before in this process, to which others are added; `runs`: the same of runs of originals."""
 
     families: Sequence[str] | None = None
     sizes: Sequence[Mapping[str, Number]] = ({},)
@@ -71,6 +72,7 @@ class VerifyOptions:
     budget: Budget = field(default_factory=Budget)
     under: Callable[[str], Backend] | None = None
     known: Known | None = None
+    runs: Runs | None = None
 
 
 _GOOD = (Verdict.CLEAN, Verdict.REVIEW)
@@ -255,6 +257,8 @@ class _Session:
         runs_on = checking.backend if checking else backend
         if left is not None and isinstance(runs_on, SimBackend):
             runs_on = runs_on.on(left.variables)
+        if self.options.runs is not None and program.name == "original" and isinstance(runs_on, SimBackend):
+            runs_on = self.options.runs.on(runs_on)
         ran = trial.run(program, runs_on, backend.name, left.scratch if left is not None else None)
         self._executed.add(program, ran.result.stats)
         if checking is None:

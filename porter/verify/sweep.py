@@ -32,6 +32,7 @@ from porter.verify.proved import CaseProofs, prove_case
 from porter.verify.record import ReplayBackend, load
 from porter.verify.results import Row, VerifyResult
 from porter.verify.runner import Again, ProgressCall, VerifyOptions, verify
+from porter.verify.runs import Runs
 from porter.verify.settings import SimOptions
 
 Schedule = Literal["eager", "late", "random"]
@@ -45,7 +46,8 @@ class Wanted:
     for where there is a port and they can be. `port_of` None: only originals; `finished`: it gives a port that is
     there already, so that also an original which is known as PTX or a binary has one. `source` is that of recorded
     cases; `include_dirs` come behind the case's own. `all_named`: a case that cannot be run is named and does not
-    hide the others. `known`: rows that are taken as they are, to which others are added. `prove_seconds`: how long the
+    hide the others. `known`: rows that are taken as they are, to which others are added; `runs`: the same of
+    runs of originals. `prove_seconds`: how long the
     synchronization of each program is proved on its PTX; 0: not at all."""
 
     settings: SimOptions
@@ -61,6 +63,7 @@ class Wanted:
     all_named: bool = False
     budget: Budget = field(default_factory=Budget)
     known: Known | None = None
+    runs: Runs | None = None
     prove_seconds: float = 0
 
     def families_of(self, case: Case) -> Sequence[str] | None:
@@ -171,6 +174,7 @@ class _Sweep:
             under=partial(_under, settings) if self.checks else None,
             budget=wanted.budget,
             known=wanted.known,
+            runs=wanted.runs,
         )
         return (
             replace(options, further=further_sizes(case), larger=case if case.recorded is None else None)

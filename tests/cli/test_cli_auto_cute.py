@@ -13,13 +13,12 @@ from fakes_cli import porter
 from test_cli_full_rate import CORPUS
 from test_cli_style_auto import a_machine_with_a_compiler, compat, lose, notes, on_ptx, ported  # noqa: F401
 
-from porter.cli import full_rate
-from porter.cli.rates import Slower
-from porter.passes.full_rate.given import equal
 from porter.passes.idiom.types import answering
 from porter.passes.ported import Ported
-from porter.tune import search
+from porter.tune import search, verifying
 from porter.tune.choosing import Chosen
+from porter.tune.full_rate import equal
+from porter.tune.rates import Slower
 from porter.tune.staging import Staged
 from porter.verify.proof import Judgement
 
@@ -37,7 +36,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("porter.cli.porting.latent", lambda paths, options: (frozenset(), frozenset()))
     for module in ("port", "porting"):
         monkeypatch.setattr(f"porter.cli.{module}.preprocessed", lambda *asked: "nothing is asked")
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(("case.yaml",), 3))
+    monkeypatch.setattr(verifying, "prove", lambda *claim: verifying.Proof(("case.yaml",), 3))
     return shutil.copytree(CORPUS / "cute_gemm_tma", tmp_path / "kernel") / "cute_gemm_tma.cu"
 
 
@@ -57,7 +56,7 @@ def test_what_a_case_verified_is_in_sm100s_own_words(kernel: Path) -> None:
 
 
 def test_what_no_run_proves_has_the_compat_port(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(missing="C differs"))
+    monkeypatch.setattr(verifying, "prove", lambda *claim: verifying.Proof(missing="C differs"))
     text, said = ported(kernel)
     assert (text, said_of(said)) == (compat(kernel), ["PT2580"])
     assert "is not in SM100's own words: C differs" in said
@@ -95,7 +94,7 @@ def test_who_leaves_one_of_its_rules_out_gets_the_compat_port(option: tuple[str,
 
 
 def test_full_rate_is_that_of_sm100s_own_words(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     text, said = ported(kernel, "--style", "full-rate")
     assert "TMEM::Allocator1Sm" in text
     assert said_of(said) == ["PT2581"]
@@ -112,7 +111,7 @@ def test_steps_stay_where_the_grade_finds_them_no_slower(
         own.extend(r.path for r in other().roots if r.idiomatic)
         return Slower("gemm", 0.3, 0.4) if faster and any(r.native for r in found.roots) else None
 
-    monkeypatch.setattr(full_rate, "slower", slower)
+    monkeypatch.setattr(verifying, "slower", slower)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr("porter.cli.port.judge", lambda *asked: lambda *claim: Judgement("equal", ""))

@@ -16,12 +16,12 @@ from fakes_cli import porter
 
 from porter.build import trust
 from porter.cli.building import make_builder
-from porter.cli.full_rate import Proofs
 from porter.cli.porting import look
 from porter.diagnostics import Code, Diagnostic
-from porter.passes.full_rate.given import taken
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune.full_rate import taken
+from porter.tune.verifying import Proofs
 from porter.verify import proof
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import load_case
@@ -52,7 +52,7 @@ def verified(monkeypatch: pytest.MonkeyPatch, verdict: Verdict, *said: Diagnosti
 
     monkeypatch.setattr(proof, "verify_cases", run)
     monkeypatch.setattr(proof, "refusal", lambda *judged: "")
-    monkeypatch.setattr("porter.cli.full_rate.slower", lambda *compared: None)
+    monkeypatch.setattr("porter.tune.verifying.slower", lambda *compared: None)
     return asked
 
 

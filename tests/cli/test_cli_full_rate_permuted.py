@@ -19,15 +19,15 @@ import yaml
 from fakes_cli import porter
 
 from porter.cli.building import make_builder
-from porter.cli.full_rate import Proofs
 from porter.cli.porting import boxes_of, launches_of, look
 from porter.diagnostics import Code
-from porter.passes.full_rate.given import taken
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.report.json import schema
+from porter.tune.full_rate import taken
 from porter.tune.staging import port_plan
+from porter.tune.verifying import Proofs
 from porter.verify import proof
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import load_case

@@ -15,7 +15,7 @@ from porter.cli import judging
 from porter.cli.comparing import Told, untold
 from porter.cli.context import Session
 from porter.diagnostics import Code
-from porter.passes.full_rate.given import RIGHT, equal
+from porter.tune.full_rate import RIGHT, equal
 from porter.verify import refusals
 from porter.verify.gate import GateOptions
 

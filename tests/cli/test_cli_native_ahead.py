@@ -15,15 +15,15 @@ from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
-from porter.cli import full_rate
 from porter.cli.porting import look
 from porter.grade.changes import Impossible, ahead, blocks
 from porter.grade.model import grade
 from porter.grade.shape import Epilogue, Mma, Residency, Shape, Work
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
-from porter.tune import issuing, search
+from porter.tune import issuing, search, verifying
 from porter.tune.choosing import Built, Chosen
+from porter.tune.searching import of_step
 from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
 
@@ -58,12 +58,12 @@ def ported(
 
     def shared(session: object, ported: Ported, make: Callable[..., Ported]) -> Chosen:
         roots = frozenset(r.path for r in ported.roots if r.kernels) if two is not None else frozenset[str]()
-        return Chosen(make(blocks=roots) if roots else ported, roots)
+        return Chosen(make(chosen=of_step("blocks", roots)) if roots else ported, roots)
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "shared", shared)
     monkeypatch.setattr(search, "stored", lambda session, ported, make: Chosen(ported))
@@ -159,8 +159,8 @@ FORMS: dict[str, tuple[Pairs, dict[str, object]]] = {
 
 def made(folder: Path, pairs: Pairs = (), full: bool = True, **options: object) -> Ported:
     path = kernels.written(folder, pairs, **options)
-    asked = frozenset({path.as_posix()})
-    found = port_paths([path], PortOptions(full_rate=full, native=("ahead",), aheads=asked), (), look)
+    asked = of_step("ahead", [path.as_posix()])
+    found = port_paths([path], PortOptions(full_rate=full, native=("ahead",), chosen=asked), (), look)
     assert found.roots[0].native == ("ahead",)
     return found
 

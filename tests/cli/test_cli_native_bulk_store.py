@@ -12,15 +12,13 @@ import pytest
 from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
-from porter.cli import full_rate
 from porter.cli.porting import look
 from porter.grade.changes import Impossible, bulk_store
 from porter.grade.clocks import drain
 from porter.grade.shape import Epilogue, Mma, Residency, Shape
-from porter.passes.native.wide import NAME as WIDE
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
-from porter.tune import search, storing
+from porter.tune import search, storing, verifying
 from porter.tune.choosing import Built, Chosen
 from porter.tune.staging import Staged
 from porter.verify.proof import Claim, Proof
@@ -50,10 +48,10 @@ def ported(
         copies = any("bulk-store" in root.native for root in ported.roots)
         return {"kernel<128>": Built("kernel<128>", 0, (after or bulk_store(before)) if copies else before)}
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
@@ -114,21 +112,6 @@ def test_what_if_results_left_by_copies() -> None:
         bulk_store(changed)
 
 
-def test_the_plan_says_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
-    from porter.cli import native
-
-    # tiles of twice the width have other room for results
-    monkeypatch.setitem(native._CHOSEN, WIDE, lambda step, *_: replace(step, applies=False))
-    found = {}
-    for label, shape in (("faster", SHORT), ("as fast", BESIDE)):
-        shapes = {"gemm_cluster_kernel": (shape, "")}
-        monkeypatch.setattr(native, "_shapes", lambda session, path, shapes=shapes: (shapes, ""))
-        said = porter("plan", "--style", "native", CORPUS / "gemm_cluster/gemm_cluster.cu").output
-        found[label] = " ".join(said.split())
-    assert "by the grade results leave as fast without" not in found["faster"]
-    assert "by the grade results leave as fast without" in found["as fast"]
-
-
 # --- the gate itself, on a simulator
 
 CASE = """\
@@ -172,7 +155,7 @@ def made(folder: Path, changes: tuple[tuple[str, str], ...] = ()) -> Ported:
         text = text.replace(before, after)
     path.write_text(text)
     (folder / "case.yaml").write_text(CASE.replace("dtype: f32", "dtype: f16") if changes else CASE)
-    options = PortOptions(full_rate=True, native=("bulk-store",), bulk_stores=frozenset({path.as_posix()}))
+    options = PortOptions(full_rate=True, native=("bulk-store",), chosen=frozenset({(path.as_posix(), "bulk-store")}))
     found = port_paths([path], options, (), look)
     assert found.roots[0].native == ("bulk-store",)
     return found
@@ -227,6 +210,8 @@ def test_the_gate_takes_rows_of_16_bits_with_edges(tmp_path: Path) -> None:
 def test_the_gate_takes_kernels_of_the_corpus(name: str) -> None:
     path = CORPUS / name / f"{name}.cu"
     steps = ("release", "bulk-store")
-    found = port_paths([path], PortOptions(full_rate=True, native=steps, bulk_stores=frozenset({str(path)})), (), look)
+    found = port_paths(
+        [path], PortOptions(full_rate=True, native=steps, chosen=frozenset({(str(path), "bulk-store")})), (), look
+    )
     assert "bulk-store" in found.roots[0].native
     assert failure(found) == ""

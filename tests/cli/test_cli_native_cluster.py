@@ -10,11 +10,11 @@ from pathlib import Path
 import cluster_gemm
 import pytest
 
-from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune import verifying
 from porter.verify.builder import PORT_ARCH
 
 STEPS = ("release", "mma-thread", "double-buffer")
@@ -26,7 +26,7 @@ def made(folder: Path, steps: tuple[str, ...]) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
+    return verifying.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 @pytest.mark.slow

@@ -13,13 +13,12 @@ import pytest
 from fakes_cli import porter
 
 from porter.build import trust
-from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot, port_paths
-from porter.tune import search
+from porter.tune import search, verifying
 from porter.tune.choosing import Chosen
 from porter.tune.staging import Staged
 from porter.verify.builder import PORT_ARCH
@@ -40,10 +39,10 @@ def ported(
         run.append(text)
         return Proof(missing="results differ") if wrong(text) else Proof(("case.yaml",), 3)
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
@@ -81,17 +80,17 @@ def test_steps_on_something_unverified_are_left_out(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(("steps", "status", "lacks"), [
     (("release",), "equal", ""), (("release",), "unknown", "a deadlock"), (("release",), "refused", "a deadlock"),
     ((), "refused", ""), (("scales",), "unknown", ""), (("scales",), "refused", "a deadlock"),
-    (("release",), None, full_rate.UNASKED), ((), None, ""), (("scales",), None, ""),
+    (("release",), None, verifying.UNASKED), ((), None, ""), (("scales",), None, ""),
 ])  # fmt: skip
 def test_ptx_refuses_steps(
     steps: tuple[str, ...], status: Literal["equal", "refused", "unknown"] | None, lacks: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """They have to be equal, but for those by which results are meant to differ; without steps nothing is asked."""
-    monkeypatch.setattr(full_rate, "prove", lambda *how: Proof(("case.yaml",), 3))
+    monkeypatch.setattr(verifying, "prove", lambda *how: Proof(("case.yaml",), 3))
     root = PortedRoot("kernel.cu", ("kernel.cu",), native=steps)
     judge = None if status is None else lambda *what: Judgement(status, "a deadlock")
-    proofs = full_rate.Proofs(make_builder(None), judge=judge)
+    proofs = verifying.Proofs(make_builder(None), judge=judge)
     assert proofs.missing(Ported(new={"kernel.cu": b""}, roots=[root]), root) == lacks
 
 
@@ -104,7 +103,7 @@ def made(name: str, steps: tuple[str, ...] = STEPS) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
+    return verifying.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 def planted(found: Ported, pattern: str, instead: str) -> Ported:

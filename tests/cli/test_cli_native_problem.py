@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fakes_cli import porter
 
-from porter.cli import full_rate
+from porter.tune import verifying
 from porter.verify.proof import Claim, Proof
 
 KERNEL = Path(__file__).parents[2] / "corpus/gemm_persistent/gemm_persistent.cu"
@@ -22,10 +22,10 @@ def test_pairs_are_for_products_of_many_tiles(
     def prove(claim: Claim, *how: object) -> Proof:
         return Proof(("case.yaml",), 3)
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     command = ("port", "--style", "native", "--problem", problem, "--no-compile", KERNEL, "-o", tmp_path)
     said = " ".join(porter(*command).output.split())
     text = (tmp_path / KERNEL.name).read_text()

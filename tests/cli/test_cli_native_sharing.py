@@ -4,7 +4,6 @@ more, and a case verified it. The slow tests plant mistakes in the port and run 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,14 +14,13 @@ from fakes_cli import porter
 from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
-from porter.cli import full_rate
 from porter.cli.porting import look
 from porter.grade.changes import blocks
 from porter.grade.shape import Epilogue, Mma, Residency, Shape, Work
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
-from porter.tune import search, sharing
+from porter.tune import search, sharing, verifying
 from porter.tune.choosing import Built, Chosen
 from porter.tune.issuing import Issued
 from porter.tune.staging import Staged
@@ -57,10 +55,10 @@ def ported(
         two = any("blocks" in root.native for root in ported.roots)
         return {"kernel": Built("kernel<128>", 20 + two * spilled, after if two else before)}
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "tuned", lambda session, ported, make: (ported, frozenset(), []))
@@ -112,37 +110,12 @@ def test_a_port_that_fails_is_given_without_it(tmp_path: Path, monkeypatch: pyte
     assert "u32 240;" in text
 
 
-def test_the_plan_says_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
-    from porter.cli import native
-
-    monkeypatch.setattr(native, "_shapes", lambda session, path: ({"attention_fwd": (ALONE, "")}, ""))
-    said = " ".join(porter("plan", "--style", "native", CORPUS / "attention_fwd/attention_fwd.cu").output.split())
-    assert "if ptxas spills no more than without" in said
-    monkeypatch.setattr(native, "_shapes", lambda session, path: ({"attention_fwd": (BUSY, "")}, ""))
-    said = " ".join(porter("plan", "--style", "native", CORPUS / "attention_fwd/attention_fwd.cu").output.split())
-    assert "if ptxas spills no more than without" not in said
-
-
-def test_the_plan_has_one_of_two_ways_to_share_registers_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two blocks leave none for the step `registers`."""
-    from porter.cli import native
-
-    for shape, alone in ((ALONE, False), (BUSY, True)):
-        found = ({"attention_fwd": (shape, "")}, "")
-        monkeypatch.setattr(native, "_shapes", lambda session, path, found=found: found)
-        kernel = CORPUS / "attention_fwd/attention_fwd.cu"
-        (plan,) = json.loads(porter("--format", "json", "plan", "--style", "native", kernel).output)["native"]
-        steps = {s["name"]: s for s in plan["steps"]}
-        assert (steps["blocks"]["applies"], steps["registers"]["applies"]) == (not alone, alone)
-        assert any("shares out those of 2" in why for why in steps["registers"]["why"]) is not alone
-
-
 # --- the gate itself, on a simulator
 
 
 def made() -> Ported:
     path = CORPUS / "attention_fwd" / "attention_fwd.cu"
-    options = PortOptions(full_rate=True, native=STEPS, blocks=frozenset({path.as_posix()}))
+    options = PortOptions(full_rate=True, native=STEPS, chosen=frozenset({(path.as_posix(), "blocks")}))
     found = port_paths([path], options, (), look)
     assert found.roots[0].native == ("blocks",)
     return found

@@ -13,13 +13,12 @@ from test_cli_native_port import CORPUS, failure, planted
 
 from porter.build import trust
 from porter.build.port_plan import Relaunch
-from porter.cli import full_rate
 from porter.cli.porting import look
 from porter.diagnostics import Code, PorterError
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
-from porter.tune import search, staging
+from porter.tune import search, staging, verifying
 from porter.tune.choosing import Chosen
 from porter.verify.proof import Claim, Proof
 
@@ -50,10 +49,10 @@ def ported(
             raise best
         return best
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
     monkeypatch.setattr(search, "stored", lambda session, ported, make: Chosen(ported))

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from fakes_cli import porter
 
-from porter.cli import full_rate
-from porter.tune import search
+from porter.tune import search, verifying
 from porter.tune.choosing import Chosen
 from porter.verify.proof import Claim, Proof
 
@@ -36,10 +35,10 @@ def test_the_problem_decides(
         claims.append(claim)
         return Proof(("case.yaml",), 3)
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     monkeypatch.setattr(search, "widened", lambda session, ported, make: Chosen(ported))
     command = ("port", "--style", "native", "--problem", problem, "--no-compile", KERNEL, "-o", tmp_path)
     said = " ".join(porter(*command).output.split())

@@ -14,11 +14,10 @@ from fakes_cli import porter
 from test_cli_native_port import CORPUS
 
 from porter.build.port_plan import Relaunch
-from porter.cli import full_rate
 from porter.grade.shape import Epilogue, Mma, Residency, Shape
 from porter.passes.ported import Ported, PortedRoot
 from porter.scan.staging import HostLaunch
-from porter.tune import search, widening
+from porter.tune import search, verifying, widening
 from porter.tune.choosing import Chosen
 from porter.tune.staging import Staged
 from porter.verify.case import load_case
@@ -51,10 +50,10 @@ def ported(
     def unchanged(session: object, ported: Ported, make: object) -> Chosen:
         return Chosen(ported)
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
 
-    monkeypatch.setattr(full_rate.Proofs, "on_ptx", lambda *asked: "")
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying.Proofs, "on_ptx", lambda *asked: "")
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
     for module in (search, widening):
         monkeypatch.setattr(module, "staged", lambda session, ported, make: Staged(ported, frozenset()))
         monkeypatch.setattr(module, "shared", unchanged)

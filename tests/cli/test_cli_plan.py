@@ -4,21 +4,14 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
-import pytest
 from click.testing import CliRunner
 
-from porter.cli import native
-from porter.cli.context import Session
 from porter.cli.main import main
 from porter.diagnostics import ExitCode
-from porter.grade.shape import Epilogue, Mma, Residency, Shape
 from porter.report.json import schema
-from porter.report.native import Gain, NativePlan
-from porter.scan.native import Step
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 SMALL = """#pragma once
@@ -100,80 +93,29 @@ def test_a_pipeline_as_text_names_what_is_unknown() -> None:
     assert "producer" in result.stdout
 
 
-def test_native_steps_without_a_case_have_no_grades(tmp_path: Path) -> None:
-    source = tmp_path / "gemm_cluster.cu"
-    source.write_text((CORPUS / "gemm_cluster" / "gemm_cluster.cu").read_text())
-    result = CliRunner().invoke(main, ["--format", "json", "plan", "--style", "native", str(source)])
-    assert result.exit_code == ExitCode.OK
+def test_steps_are_those_of_the_port_and_others_say_what_keeps_them_from_it() -> None:
+    kernel = str(CORPUS / "gemm_persistent" / "gemm_persistent.cu")
+    result = CliRunner().invoke(main, ["--format", "json", "plan", "--style", "native", kernel])
     document = json.loads(result.stdout)
     jsonschema.validate(document, schema("plan"))
     (native,) = document["native"]
-    assert native["graded"] == "the kernel has no case"
-    assert {s["name"]: s["port"] for s in native["steps"] if s["port"]} == {
-        "m128": "porter port --style full-rate",
-        "release": "porter port --style native",
-        "mma-thread": "porter port --style native",
-    }
-    assert all(s["after"] is None for s in native["steps"])
-    text = CliRunner().invoke(main, ["plan", "--style", "native", str(source)]).stdout
-    assert "not rewritten" in text
-    assert "no grades: the kernel has no case" in text
+    found = {s["name"]: s["port"] for s in native["steps"]}
+    (plan,) = document["kernels"]
+    assert [name for name, port in found.items() if port == "yes"] == ["m128", *plan["native"]]
+    asked = {name for name, port in found.items() if port == "where it is faster"}
+    assert asked == {"stages", "blocks", "registers"}
+    why = {s["name"]: s["why"] for s in native["steps"] if s["port"] == "no"}
+    assert all(why.values())
+    assert why["tiles"] == ["that a block has one tile: it takes several in a loop"]
+    assert "promotion" not in found
 
 
-@pytest.mark.slow
-def test_native_steps_are_graded_on_top_of_each_other() -> None:
-    kernel = str(CORPUS / "gemm_persistent" / "gemm_persistent.cu")
+def test_steps_that_change_results_are_there_on_request() -> None:
+    kernel = str(CORPUS / "gemm_fp8_ue8m0" / "gemm_fp8_ue8m0.cu")
     result = CliRunner().invoke(main, ["--format", "json", "plan", "--style", "native", kernel])
     (native,) = json.loads(result.stdout)["native"]
-    graded = [s for s in native["steps"] if s["after"] is not None and s["port"]]
-    assert [s["name"] for s in graded] == ["m128", "release", "double-buffer", "pair", "stages"]
-    assert all(a["after"] == b["before"] for a, b in pairwise(graded))
-    assert all(s["after"] > s["before"] for s in graded)
-
-
-SHAPE = Shape("sm_100a", ((Mma(128, 128), 4),), 128, 128, 32768, 3, "specialized", 128, persistent=True,
-              epilogue=Epilogue(4, overlapped=True), residency=Residency(100000, 256, 416, 168))  # fmt: skip
-
-
-def graded(shape: Shape, *steps: tuple[str, str, bool]) -> dict[str, Gain]:
-    """Steps of a port of this shape, each with what the grade is asked about it and whether the port has it."""
-    gains = tuple(Gain(Step(name, "", True, (), what_if, "", taken)) for name, what_if, taken in steps)
-    plan = NativePlan("kernel", "k.cu:1", gains, "")
-    found = native._graded(Session(), plan, shape, lambda count: "", lambda name: "")
-    return {gain.step.name: gain for gain in found.gains}
-
-
-def test_steps_that_a_port_lacks_are_not_counted_below_them() -> None:
-    most = ("stages", "stages=6", True)
-    found = graded(SHAPE, ("pair", "pair", False), most)
-    assert found["pair"].after > found["pair"].before == found["stages"].before
-    taken = graded(SHAPE, ("pair", "pair", True), most)
-    assert taken["stages"].before == taken["pair"].after
-
-
-def test_tiles_are_wider_where_all_steps_together_are_faster() -> None:
-    wide = ("wide", "wide", True)
-    alone = graded(SHAPE, wide)["wide"]
-    assert alone.step.applies
-    assert alone.after > alone.before
-    # a step that gives tiles this width whatever they had
-    beside = graded(SHAPE, wide, ("pair", "pair,tile=256x256", True))
-    assert beside["wide"].step.applies is False
-    assert "as fast, with the other steps" in " ".join(beside["wide"].step.why)
-    assert beside["pair"].after > alone.after
-
-
-@pytest.mark.slow
-def test_native_steps_are_graded_for_the_problem_that_is_asked_for() -> None:
-    rates = []
-    for problem in ("1024x1024x1024", "8192x8192x8192"):
-        command = ["--format", "json", "plan", "--style", "native", "--problem", problem, str(CORPUS / "gemm_ws")]
-        result = CliRunner().invoke(main, command)
-        assert result.exit_code == ExitCode.OK, result.output
-        (native,) = json.loads(result.stdout)["native"]
-        assert problem.replace("x", " x ") in native["graded"]
-        rates.append([s["after"] for s in native["steps"] if s["after"] is not None])
-    assert rates[0] != rates[1]
+    found = {s["name"]: s["port"] for s in native["steps"]}
+    assert (found["promotion"], found["scales"]) == ("no", "on request")
 
 
 def test_plan_of_a_tree_shows_a_kernel_once_and_refuses_what_port_refuses(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from fakes_cli import porter
 
-from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
 from porter.passes.native.promotion import NAME
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune import verifying
 from porter.verify.builder import PORT_ARCH
 
 CORPUS = Path(__file__).parents[2] / "corpus/gemm_fp8_scaled"
@@ -72,7 +72,7 @@ def made(promoted: Path, steps: tuple[str, ...] = (NAME, "release")) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
+    return verifying.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 @pytest.mark.slow

@@ -10,12 +10,12 @@ import pytest
 
 from porter.cli.building import make_builder
 from porter.cli.context import Session
-from porter.cli.full_rate import Proofs
 from porter.cli.porting import look
 from porter.passes.native.step import STEPS
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
 from porter.tune import tuning
+from porter.tune.verifying import Proofs
 from porter.verify.builder import PORT_ARCH
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -77,7 +77,7 @@ def test_a_kernel_without_setmaxnreg_is_not_asked(monkeypatch: pytest.MonkeyPatc
 
 def test_two_blocks_that_spill_share_nothing_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
     path = CORPUS / "attention_fwd/attention_fwd.cu"
-    options = PortOptions(full_rate=True, native=STEPS, blocks=frozenset({path.as_posix()}))
+    options = PortOptions(full_rate=True, native=STEPS, chosen=frozenset({(path.as_posix(), "blocks")}))
     ported = port_paths([path], options, (), look)
     assert ported.roots[0].native == ("blocks",)
     monkeypatch.setattr(tuning, "_spilled", lambda session, ported, root: 12)

@@ -12,12 +12,12 @@ import pytest
 from fakes_cli import porter
 from scaled_kernels import kernel_text
 
-from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
 from porter.passes.native.scales import NAME
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune import verifying
 from porter.verify.builder import PORT_ARCH
 
 CORPUS = Path(__file__).parents[2] / "corpus/gemm_fp8_ue8m0"
@@ -75,7 +75,7 @@ def made(scaled: Path, steps: tuple[str, ...] = (NAME, "release")) -> Ported:
 
 def failure(found: Ported) -> str:
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
+    return verifying.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 @pytest.mark.slow

@@ -15,18 +15,17 @@ from fakes_cli import porter, porter_json
 from test_cli_full_rate import CORPUS, gemm, planted, verified
 
 from porter.build import trust
-from porter.cli import auto as automatic
-from porter.cli import full_rate, porting
-from porter.cli.auto import one_each, time_for
+from porter.cli import porting
 from porter.cli.context import Session
-from porter.cli.rates import Slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
-from porter.passes.full_rate.given import equal
-from porter.passes.full_rate.step import ALONE
+from porter.passes.full_rate.two_consumers import ALONE
 from porter.passes.idiom_dsl.stated import stated
 from porter.passes.ported import Ported, PortedRoot
-from porter.tune import search
+from porter.tune import automatic, search, verifying
+from porter.tune.automatic import one_each, time_for
 from porter.tune.choosing import Chosen
+from porter.tune.full_rate import equal
+from porter.tune.rates import Slower
 from porter.tune.staging import Staged
 from porter.verify.budget import Budget
 from porter.verify.outcome import Verdict
@@ -229,7 +228,7 @@ def test_a_dsl_file_that_nobody_trusts_is_not_imported(tmp_path: Path, monkeypat
 
 def lose(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = Slower("gemm", 0.266, 0.392)
-    for module in (automatic, full_rate):
+    for module in (automatic, verifying):
         monkeypatch.setattr(module, "slower", lambda *compared: lost)
 
 
@@ -253,7 +252,7 @@ def test_a_style_that_is_asked_for_by_name_is_given_and_warns(tmp_path: Path, mo
 
 def test_the_native_style_does_not_end_below_the_compat_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verified(monkeypatch, Verdict.CLEAN)
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(("case.yaml",), 1))
+    monkeypatch.setattr(verifying, "prove", lambda *claim: verifying.Proof(("case.yaml",), 1))
     lose(monkeypatch)
     kernel = shutil.copytree(CORPUS / "gemm_tma", tmp_path / "gemm_tma") / "gemm_tma.cu"
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
@@ -334,7 +333,7 @@ def test_each_kernel_of_a_file_is_explained() -> None:
 
 def test_one_warpgroup_with_two_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = shutil.copytree(CORPUS / "gemm_tma", tmp_path / "gemm_tma") / "gemm_tma.cu"
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(("case.yaml",), 1))
+    monkeypatch.setattr(verifying, "prove", lambda *claim: verifying.Proof(("case.yaml",), 1))
     text, said = ported(kernel, *AUTO)
     assert "tcgen05::tile_row(" in text
     assert notes(said) == ["PT2512"]
@@ -352,7 +351,7 @@ def test_cute_dsl_that_its_case_verified(tmp_path: Path, monkeypatch: pytest.Mon
     kernel = next(shutil.copytree(CORPUS / "dsl_gemm", tmp_path / "dsl").glob("dsl_*.py"))
     told = [stated(kernel, kernel.read_bytes(), 128, 128, 2)]
     monkeypatch.setattr("porter.cli.porting.traces_of", lambda path, names: told)
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(("case.yaml",), 1))
+    monkeypatch.setattr(verifying, "prove", lambda *claim: verifying.Proof(("case.yaml",), 1))
     text, said = ported(kernel, *AUTO)
     assert "porter_dsl" not in text
     assert "PT2581" in said
@@ -372,14 +371,14 @@ def test_a_step_of_cute_dsl_is_given_where_its_case_verified_it(
     kernel = next(shutil.copytree(CORPUS / "dsl_gemm_persistent", tmp_path / "dsl").glob("dsl_*.py"))
     told = [stated(kernel, kernel.read_bytes(), 128, 128)]
     monkeypatch.setattr("porter.cli.porting.traces_of", lambda path, names: told)
-    right, claims = full_rate.Proof(("case.yaml",), 1), list[Any]()
+    right, claims = verifying.Proof(("case.yaml",), 1), list[Any]()
 
-    def refused(claim: Any, *_: object) -> full_rate.Proof:
+    def refused(claim: Any, *_: object) -> verifying.Proof:
         claims.append(claim)
-        return full_rate.Proof(missing="a hazard") if b"acc_stages" in claim.plan.files[str(kernel)] else right
+        return verifying.Proof(missing="a hazard") if b"acc_stages" in claim.plan.files[str(kernel)] else right
 
-    monkeypatch.setattr(full_rate, "slower", lambda *compared: None)
-    monkeypatch.setattr(full_rate, "prove", refused)
+    monkeypatch.setattr(verifying, "slower", lambda *compared: None)
+    monkeypatch.setattr(verifying, "prove", refused)
     text, said = ported(kernel, "--style", style)
     assert "acc_stages" not in text
     assert "porter_dsl" not in text
@@ -387,7 +386,7 @@ def test_a_step_of_cute_dsl_is_given_where_its_case_verified_it(
     assert "PT2515" not in said
     assert ("PT2514" in said) is (style == "native")
     assert {claim.takes_turns for claim in claims} == {True, False}
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: right)
+    monkeypatch.setattr(verifying, "prove", lambda *claim: right)
     text, said = ported(kernel, "--style", style, out="taken")
     assert "acc_stages[(None, None, None, acc_fill_state.index)]" in text
     assert "has the step mma-warp" in said
@@ -398,7 +397,7 @@ def test_cute_dsl_in_which_its_case_found_something(tmp_path: Path, monkeypatch:
     kernel = next(shutil.copytree(CORPUS / "dsl_gemm", tmp_path / "dsl").glob("dsl_*.py"))
     told = [stated(kernel, kernel.read_bytes(), 128, 128, 2)]
     monkeypatch.setattr("porter.cli.porting.traces_of", lambda path, names: told)
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: full_rate.Proof(missing="no"))
+    monkeypatch.setattr(verifying, "prove", lambda *claim: verifying.Proof(missing="no"))
     for style in ("auto", "full-rate", "native"):
         text, said = ported(kernel, "--style", style, out=style)
         assert text == compat(kernel)
@@ -420,10 +419,10 @@ def test_who_leaves_the_rule_out_gets_the_compat_port(
 def test_whatever_happens_in_a_run_the_compat_port_is_there(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prove(*claim: object) -> full_rate.Proof:
+    def prove(*claim: object) -> verifying.Proof:
         raise error
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
     text, said = ported(gemm(tmp_path), *AUTO)
     assert (text, notes(said)) == (compat(tmp_path / "gemm.cu"), ["PT2511"])
     assert "it could not be run: " in said
@@ -464,10 +463,10 @@ def test_files_whose_turn_did_not_come_are_named_in_one_note(tmp_path: Path, mon
 
 
 def test_each_file_of_a_tree_is_judged_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def prove(claim: full_rate.Claim, *how: object) -> full_rate.Proof:
-        return full_rate.Proof(missing="no") if "k1" in str(claim.source) else full_rate.Proof(("case.yaml",), 1)
+    def prove(claim: verifying.Claim, *how: object) -> verifying.Proof:
+        return verifying.Proof(missing="no") if "k1" in str(claim.source) else verifying.Proof(("case.yaml",), 1)
 
-    monkeypatch.setattr(full_rate, "prove", prove)
+    monkeypatch.setattr(verifying, "prove", prove)
     folder = tree(tmp_path / "tree", 3)
     document = porter_json("port", *AUTO, folder, "-o", tmp_path / "out")
     texts = [(tmp_path / f"out/k{n}/gemm.cu").read_text() for n in range(3)]
@@ -562,8 +561,8 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_verify_takes_the_port_that_port_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = rows(monkeypatch)
     kernel = gemm(tmp_path)
-    for proof in (full_rate.Proof(("case.yaml",), 1), full_rate.Proof(missing="no")):
-        monkeypatch.setattr(full_rate, "prove", lambda *claim, proof=proof: proof)
+    for proof in (verifying.Proof(("case.yaml",), 1), verifying.Proof(missing="no")):
+        monkeypatch.setattr(verifying, "prove", lambda *claim, proof=proof: proof)
         said = porter("verify", *AUTO, kernel, code=2).output
         assert ("PT2511" in said) is bool(proof.missing)
     porter("verify", "--style", "compat", kernel, code=2)
@@ -572,7 +571,7 @@ def test_verify_takes_the_port_that_port_gives(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_grade_takes_for_granted_what_a_run_has_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full_rate, "prove", lambda *claim: pytest.fail("a grade runs nothing"))
+    monkeypatch.setattr(verifying, "prove", lambda *claim: pytest.fail("a grade runs nothing"))
     made = []
 
     def of_case(session: Any, case: Any, port: Any, port_of: Any) -> tuple[list[Any], list[Diagnostic]]:

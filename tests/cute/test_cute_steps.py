@@ -12,10 +12,10 @@ import pytest
 from cute_pair_kernels import BY_ROWS, GRID, GRIDS, KERNEL, WRITINGS, Change, source
 
 from porter.cli.building import make_builder
-from porter.cli.full_rate import Proofs
 from porter.cli.porting import boxes_of, launches_of, look
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, port_paths
+from porter.tune.verifying import Proofs
 from porter.verify.builder import PORT_ARCH
 from porter.verify.gate import GateOptions
 from porter.verify.types import types_of

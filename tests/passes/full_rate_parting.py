@@ -218,6 +218,39 @@ OPAQUE = {
         '#define READ(r, v) asm("mov.u32 %0, %%" #r ";" : "=r"(v))\n',
         "unsigned t; READ(tid.x, t); const int consumer = t / 128;",
     ),
+    "a library by a macro": (
+        "#include <cutlass/cutlass.h>\n#define WHO() cutlass::canonical_warp_group_idx()\n",
+        "const int consumer = WHO();",
+    ),
+    "a library by a macro, for rows": (
+        "#include <cutlass/cutlass.h>\n#define WHO() cutlass::canonical_warp_group_idx()\n",
+        f"{CONSUMER} out += (WHO() - consumer) * 8;",
+    ),
+    "a register that a macro names, for rows": (
+        '#define READ(r, v) asm("mov.u32 %0, %%" #r ";" : "=r"(v))\n',
+        f"{CONSUMER} unsigned t; READ(tid.x, t); out += (t / 128 - consumer) * 8;",
+    ),
+    "a library that is handed on, for rows": (
+        "#include <cutlass/cutlass.h>\ntemplate <typename Ask> __device__ int asked(Ask ask) { return ask(); }\n",
+        f"{CONSUMER} if (asked(cutlass::canonical_warp_group_idx) > consumer) out += 8;",
+    ),
+    "the index's name by a macro, for rows": (
+        "#define IDX(n) thread##n\n",
+        f"{CONSUMER} out += (IDX(Idx).x / 128 - consumer) * 8;",
+    ),
+    "a library in a default": (
+        "#include <cutlass/cutlass.h>\n"
+        "__device__ int group(int g = cutlass::canonical_warp_group_idx()) { return g; }\n",
+        "const int consumer = group();",
+    ),
+    "a library that is handed on": (
+        "#include <cutlass/cutlass.h>\ntemplate <typename Ask> __device__ int asked(Ask ask) { return ask(); }\n",
+        "const int consumer = asked(cutlass::canonical_warp_group_idx);",
+    ),
+    "a thread that a library asks for": (
+        "#include <cute/tensor.hpp>\n",
+        f"{CONSUMER} if (cute::thread(200)) out[4096] = 7;",
+    ),
 }
 
 

@@ -16,6 +16,14 @@ RIGHT = {
     ("what parts consumers", "what a helper writes to an element by a reference"),
     ("what parts consumers", "what a helper writes to a member by a pointer"),
     ("what parts consumers", "what a helper writes to a member by a reference"),
+    # the index that is not renamed chooses A alone, which one thread reads for both
+    ("an index that is not renamed", "a register that a macro names"),
+    ("an index that is not renamed", "a library by a macro"),
+    ("an index that is not renamed", "a library in a default"),
+    ("an index that is not renamed", "a library that is handed on"),
+    ("an index that is not renamed", "a thread that a library asks for"),
+    ("what is hidden", "an index that a macro pastes"),
+    ("what is hidden", "an index that macros paste"),
     # warps that meet hand no rows to each other, and rows behind the last come in order
     ("two tiles", "a tile that ends the loop"),
     ("two tiles", "two warps among themselves"),

@@ -12,12 +12,12 @@ import pytest
 from permuted_kernels import HOST, JOINED, LOADS, STACKED, TOP, missing, ported, texts, why, write
 
 from porter.cli.building import make_builder
-from porter.cli.full_rate import Proofs
 from porter.cli.porting import boxes_of, look
 from porter.diagnostics import Code
-from porter.passes.full_rate.given import taken
 from porter.passes.port import PortOptions
 from porter.passes.ported import port_paths
+from porter.tune.full_rate import taken
+from porter.tune.verifying import Proofs
 from porter.verify.builder import PORT_ARCH
 
 READS = "asm reads which warp of the CTA a thread is in"

@@ -22,8 +22,8 @@ def ported(folder: Path, pairs: Pairs = (), full_rate: bool = True, asked: bool 
     for name, text in kernels.sources(pairs).items():
         (folder / name).write_text(text)
     sources = load_sources(folder / "attention_fwd.cu")
-    roots = frozenset({sources.root} if asked else ())
-    return port_sources(sources, PortOptions(full_rate=full_rate, native=("ahead",), aheads=roots))
+    chosen = frozenset({(sources.root, "ahead")} if asked else ())
+    return port_sources(sources, PortOptions(full_rate=full_rate, native=("ahead",), chosen=chosen))
 
 
 def some(names: Iterable[str], *slow: str) -> list[ParameterSet]:

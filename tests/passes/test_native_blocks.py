@@ -49,10 +49,10 @@ def ported(folder: Path, asked: bool = True, also: bool = False, **parts: str) -
     path = folder / "kernel.cu"
     path.write_text(text)
     sources = load_sources(path)
-    blocks = frozenset({sources.root}) if asked else frozenset[str]()
+    blocks = frozenset({(sources.root, "blocks")} if asked else ())
     registers = frozenset({(sources.root, 56)} if also else ())
     steps = ("blocks", "registers")
-    return port_sources(sources, PortOptions(full_rate=False, native=steps, blocks=blocks, registers=registers))
+    return port_sources(sources, PortOptions(full_rate=False, native=steps, chosen=blocks, registers=registers))
 
 
 TEMPLATES = """\

@@ -19,8 +19,8 @@ def ported(folder: Path, asked: bool = True, steps: tuple[str, ...] = ("bulk-sto
     path = folder / "kernel.cu"
     path.write_text(source(**parts))
     sources = load_sources(path)
-    roots = frozenset({sources.root}) if asked else frozenset[str]()
-    return port_sources(sources, PortOptions(full_rate=False, native=steps, bulk_stores=roots))
+    chosen = frozenset({(sources.root, "bulk-store")} if asked else ())
+    return port_sources(sources, PortOptions(full_rate=False, native=steps, chosen=chosen))
 
 
 BF16 = {"OUT": "__nv_bfloat16* __restrict__ out"}

@@ -11,10 +11,10 @@ import pytest
 from persistent_kernels import LOADS, SCHEDULE, STORE, options, write
 
 from porter.build import trust
-from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
 from porter.passes.ported import Ported, port_paths
+from porter.tune import verifying
 from porter.verify.builder import PORT_ARCH
 
 STEPS = ("release", "mma-thread", "double-buffer", "pair")
@@ -27,7 +27,7 @@ def made(folder: Path, steps: tuple[str, ...] = STEPS, params: str = "M, N, K", 
 def failure(found: Ported) -> str:
     """What the runs of a port say against it."""
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
+    return verifying.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 def planted(found: Ported, pattern: str, instead: str) -> Ported:

@@ -13,12 +13,12 @@ from native_kernels import missing, text_of
 from persistent_kernels import options
 from tile_kernels import LINEAR, LOADS, STAGED, STORE, TOKENS, TURNING, ported, write
 
-from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
 from porter.passes.native.double_buffer import NAME as DOUBLE_BUFFER
 from porter.passes.native.tiles import NAME
 from porter.passes.ported import Ported, port_paths
+from porter.tune import verifying
 from porter.verify.builder import PORT_ARCH
 
 STEPS = ("release", "mma-thread", NAME, DOUBLE_BUFFER)
@@ -164,7 +164,7 @@ def made(folder: Path, steps: tuple[str, ...] = STEPS, **parts: str) -> Ported:
 def failure(found: Ported) -> str:
     """What the runs of a port say against it."""
     (root,) = found.roots
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
+    return verifying.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 def planted(found: Ported, pattern: str, instead: str, times: int = 1) -> Ported:

@@ -12,12 +12,12 @@ import pytest
 from native_kernels import missing
 from wide_kernels import BY_TILE, BY_TMA, CHOICE, PAIRS, STORE, mma, options, ported, write
 
-from porter.cli import full_rate
 from porter.cli.building import make_builder
 from porter.cli.porting import look
 from porter.diagnostics import Code
 from porter.passes.native.step import STEPS
 from porter.passes.ported import Ported, port_paths
+from porter.tune import verifying
 from porter.verify.builder import PORT_ARCH
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -197,7 +197,7 @@ def failure(found: Ported) -> str:
     """What the runs of a port say against it."""
     (root,) = found.roots
     assert "wide" in root.native
-    return full_rate.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
+    return verifying.Proofs(make_builder(None, PORT_ARCH)).of(found, root).missing
 
 
 def planted(found: Ported, pattern: str, instead: str) -> Ported:

@@ -216,9 +216,9 @@ def write(folder: Path, **parts: str) -> Path:
 
 
 def options(root: Path, steps: tuple[str, ...] = ("wide",)) -> PortOptions:
-    wide = frozenset({root.as_posix()})
+    wide = frozenset({(root.as_posix(), "wide")})
     return PortOptions(
-        full_rate=True, native=steps, wide=wide, launches=partial(launches_of, ()), boxes=partial(boxes_of, ())
+        full_rate=True, native=steps, chosen=wide, launches=partial(launches_of, ()), boxes=partial(boxes_of, ())
     )
 
 

@@ -4,21 +4,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
+from corpus_kernels import CORPUS
 
 import porter.steps
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.toolchain import find_toolkit
+from porter.cli.building import make_builder
+from porter.cli.context import current
+from porter.cli.judging import judge
+from porter.cli.porting import look
 from porter.diagnostics import Code
 from porter.lang.sources import load_sources
 from porter.passes.native import step as native
 from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.passes.ported import port_paths
 from porter.rules.load import load_rules
 from porter.steps import step
 from porter.steps.step import Declared, Ring, Step, Trial
+from porter.tune.verifying import Proofs
+from porter.verify.gate import GateOptions
 
 HERE = Path(__file__).parent
 RULES = HERE / "plug_in/rules"
@@ -74,6 +83,23 @@ def test_what_a_step_of_others_writes_compiles(tmp_path: Path) -> None:
         (tmp_path / Path(path).name).write_bytes(text)
     made = compile_ptx(CompileRequest(tmp_path / "kernel.cu", "sm_100a"), find_toolkit())
     assert "complete_tx::bytes.L2::cache_hint" in made.ptx
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.usefixtures("plugged_in")
+@pytest.mark.parametrize("planted", [False, True], ids=["right", "other coordinates"])
+def test_a_step_of_others_is_judged_as_any_other(planted: bool) -> None:
+    path = CORPUS / "gemm_tma" / "gemm_tma.cu"
+    options = PortOptions(native=("l2-hint",), rule_directories=(str(RULES),))
+    found = port_paths([path], options, (), look)
+    (root,) = found.roots
+    assert root.native == ("l2-hint",)
+    texts = {name: text.replace(b"{%3, %4}", b"{%4, %3}") if planted else text for name, text in found.new.items()}
+    assert any(b"complete_tx::bytes.L2::cache_hint" in text for text in texts.values())
+    assert any(b"{%4, %3}" in text for text in texts.values()) is planted
+    proofs = Proofs(make_builder(None), current(), judge=judge(current(), GateOptions(jobs=1), 20))
+    assert bool(proofs.refused(replace(found, new=texts), root)) is planted
 
 
 def test_steps_have_rules_and_declare_what_they_change() -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from porter.cli.context import COMPAT, DEFAULT, STYLES, current, fail, install
+from porter.cli.context import DEFAULT, current, fail, install
 from porter.cli.everywhere import WHERE, options
 from porter.diagnostics import Code, PorterError, unforeseen
 from porter.report.formats import KINDS_OF
+from porter.tune.styles import COMPAT, STYLES
 
 
 class Command(click.Command):

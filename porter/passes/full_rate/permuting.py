@@ -10,8 +10,8 @@ time, by a tensor map whose box has that many. These are two groups of 8 rows, a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tree_sitter import Node
@@ -29,6 +29,7 @@ from porter.model.scopes import resolve
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.loads import Loads, Unsuited
 from porter.passes.full_rate.missing import Missing
+from porter.passes.full_rate.proposing import Boxes, HostSide, Proposal
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.sites import Left, Place, is_all, path_of, statement_of
 from porter.ptx.ast import Mem, Operand, Placeholder
@@ -37,42 +38,46 @@ from porter.ptx.table import items
 from porter.ptx.tmem import LANES
 from porter.ptx.wgmma import M
 
-RULE = "PTR188"
 PART = 16
 """Rows that a warp has of an m64 tile."""
-Boxes = Callable[[Path, Sequence[Path]], Sequence[KernelBoxes]]
-"""What the host code of a file and its headers says of the tensor maps that it launches kernels with."""
 _INTEGERS = re.compile(r"(?:u?int(?:8|16|32|64)?(?:_t)?|unsigned|long|size_t)\Z")
 _DEEPEST = 8
 
 
-@dataclass(frozen=True)
-class Permuted:
-    """The edits, or what is not known for them."""
+def permute(context: PortContext, found: Proposal, host: HostSide) -> None:
+    """Where all that keeps kernels from M=128 MMAs is which thread has which rows, and host code says what tensor maps
+    it makes: what it does not say is missing, too."""
+    if not found.rows or found.missing or host.boxes is None:
+        return
+    try:
+        found.permuted = tuple(_permuted(context, host.boxes, host.both_chips))
+    except Unsuited as left:
+        lacks = left.missing
+    except Left as left:
+        lacks = Missing(left.function, left.span, left.what)
+    else:
+        return
+    found.rows.append(replace(lacks, what=f"nor can rows of A be loaded in another order: {lacks.what}"))
 
-    edits: tuple[Edit, ...] = ()
-    missing: tuple[Missing, ...] = ()
 
+def _permuted(context: PortContext, boxes: Boxes, both_chips: bool) -> dict[Edit, None]:
+    """The edits for rows of A that all kernels of a source set load by tensor maps of these boxes; `both_chips`: the
+    port stands beside the original, which has the same host code.
 
-def permute(context: PortContext, boxes: Boxes, both_chips: bool) -> Permuted:
-    """Rows of A that all kernels of a source set load by tensor maps of these boxes; `both_chips`: the port stands
-    beside the original, which has the same host code."""
+    Raises:
+        Unsuited, Left: a fact is missing.
+    """
     root = context.program.sources
     in_strings = is_python(Path(root.root))
     known = {} if in_strings else {k.kernel: k for k in boxes(Path(root.root), root.include_dirs)}
     edits: dict[Edit, None] = {}
-    try:
-        for kernel in context.kernels:
-            name = kernel.function.name
-            loads = Loads(context.program, kernel, known.get(name, KernelBoxes(name)))
-            if both_chips:
-                raise loads.of_kernel("the tensor maps of its port are others than those of the original beside it")
-            edits |= dict.fromkeys(_Permuting(context, kernel, loads).edits())
-    except Unsuited as left:
-        return Permuted(missing=(left.missing,))
-    except Left as left:
-        return Permuted(missing=(Missing(left.function, left.span, left.what),))
-    return Permuted(tuple(edits))
+    for kernel in context.kernels:
+        name = kernel.function.name
+        loads = Loads(context.program, kernel, known.get(name, KernelBoxes(name)))
+        if both_chips:
+            raise loads.of_kernel("the tensor maps of its port are others than those of the original beside it")
+        edits |= dict.fromkeys(_Permuting(context, kernel, loads).edits())
+    return edits
 
 
 @dataclass(eq=False)

@@ -9,25 +9,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from porter.lang.cuda import CudaFile
-from porter.lang.expansion import TooLong
 from porter.lang.text import Edit, Span
 from porter.model.facts import Index
 from porter.model.functions import Function, Style
 from porter.model.program import Program
-from porter.model.recognition import Bound
 from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.library import asks_for_thread
 from porter.passes.full_rate.missing import Missing
 from porter.ptx.arch import WARP
 
 _THREAD = re.compile(rb"\bthreadIdx\b(\s*\.\s*x\b)?")
-_WORD = re.compile(rb"[A-Za-z_]\w*")
 _PHYSICAL = re.compile(r"%(?:tid|warpid|nwarpid)\b")
 """What asm reads of the place of a warp in its CTA (PTX ISA, special registers)."""
 _READ = re.compile(rb"\b\w*sreg_(?:tid|n?warpid)\w*")
 """Functions of the compiler and of libraries that read those."""
-_PUT_TOGETHER = re.compile(rb'%"\s*#')
-"""A special register whose name a macro is handed."""
 _OPAQUE = re.compile(r"cooperative_groups(?:/|\.h)|cub/|cuda/(?:pipeline|annotated_ptr|hierarchy|experimental/)")
 """Headers whose functions number threads themselves."""
 
@@ -78,12 +72,6 @@ def _holds(function: Function, span: Span) -> bool:
     return whole.start <= span.start and span.end <= whole.end
 
 
-def _is_and(place: _Place) -> bool:
-    """Whether the sign in front of an index is that of an operation."""
-    before = place.file.lexed.code[: place.span.start].rstrip()[:-1].rstrip()
-    return re.search(rb"[\w)\]&]$", before) is not None and not before.endswith(b"return")
-
-
 def rename(
     context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]
 ) -> tuple[list[Edit], list[Missing]]:
@@ -108,8 +96,6 @@ def rename(
             what = "`threadIdx` is read where also a kernel comes that stays at M=64"
         elif not place.whole:
             what = "`threadIdx` is used as a whole"
-        elif place.file.lexed.code[: place.span.start].rstrip().endswith(b"&") and not _is_and(place):
-            what = "the address of `threadIdx.x` is taken"
         elif any(b"threadIdx" in e.replacement for e in over):
             what = "`threadIdx.x` stands in what another step of the port writes"
         else:
@@ -131,91 +117,16 @@ def _of_libraries(program: Program, mine: set[int]) -> Iterator[Missing]:
 
 
 def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
-    """What tells a warp its place and is not renamed."""
+    """What says by itself that it tells a warp its place: rows of A change places then, where that can be. What else
+    does, the judge finds."""
     for function in program.functions:
-        for call in function.calls if id(function) in mine else ():
-            if asks_for_thread(program, function, call.node):
-                yield Missing(function, call.name_span, f"`{call.name}` of a library tells which thread this is")
         for statement in function.asm:
             if id(function) in mine and _PHYSICAL.search(statement.template.replace("%%", "%")):
                 yield Missing(function, statement.span, "asm reads which warp of the CTA a thread is in")
+    at = kernel.name_span or kernel.span(kernel.body)
     for file in program.sources.files.values():
-        found = [(_READ.search(file.lexed.code), "a function that reads the registers of a thread is not renamed")]
-        found += [(_PUT_TOGETHER.search(m.joined), "asm may read any register") for m in file.lexed.macros()]
-        for match, what in found:
-            if match is not None:
-                yield Missing(kernel, kernel.name_span or kernel.span(kernel.body), what)
-    yield from _not_called(program, kernel, mine)
-    yield from _pasted(program, kernel)
-    yield from opaque_headers(program, kernel)
-
-
-def _not_called(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
-    """Functions of libraries that tell which warp a thread is in, wherever their names are not those of calls in
-    functions: in macros, defaults, captures, initializers, or handed to whoever may call them."""
-    own = {f.name for f in program.functions}
-    seen: dict[str, list[Span]] = {}
-    foreign = reached(program, [k for k in program.kernels if id(k) not in mine])
-    for function in program.functions:
-        for call in function.calls if id(function) in mine and function.style is not Style.MACRO else ():
-            seen.setdefault(function.file.path, []).append(function.span(call.node))
-    for path, file in program.sources.files.items():
-        around = [f for f in program.functions if f.file.path == path and f.style is not Style.MACRO]
-        for match in _WORD.finditer(file.lexed.code):
-            word, span = match[0].decode("latin-1"), Span(match.start(), match.end())
-            if word in own or not _tells_warp(program, word) or _is_imported(file, span):
-                continue
-            if any(s.start <= span.start and _is_callee(file, s, span) for s in seen.get(path, ())):
-                continue
-            inner = [f for f in around if _holds(f, span)]
-            owner = min(inner, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
-            if owner is None or id(owner) in mine or id(owner) not in foreign:
-                at = owner or kernel
-                what = f"`{word}` of a library tells which warp a thread is in where it is not followed"
-                yield Missing(at, span if at.file is file else at.name_span or at.span(at.body), what)
-
-
-def _tells_warp(program: Program, word: str) -> bool:
-    for recognizer in program.vocabulary.of(word):
-        plain = recognizer.is_call and not recognizer.receiver
-        bound = recognizer.bind("()", lambda _: None) if plain else None
-        fact = bound.fact if isinstance(bound, Bound) else None
-        if isinstance(fact, Index) and not 0 < fact.modulo <= WARP:
-            return True
-    return False
-
-
-def _is_callee(file: CudaFile, call: Span, name: Span) -> bool:
-    """Whether a name is the last one in front of the arguments of a call."""
-    before = file.lexed.code[call.start : name.start]
-    after = file.lexed.code[name.end : call.end]
-    return re.fullmatch(rb"[\w:\s]*", before) is not None and re.match(rb"\s*\(", after) is not None
-
-
-def _is_imported(file: CudaFile, name: Span) -> bool:
-    """Whether a name stands in a using-declaration."""
-    return re.search(rb"\busing\s+[\w:\s]*$", file.lexed.code[: name.start]) is not None
-
-
-def _pasted(program: Program, kernel: Function) -> Iterator[Missing]:
-    """Macros that put the name of an index together."""
-    pasting = [name for name in program.macros.by_name if program.macros.pastes(name)]
-    for file in program.sources.files.values() if pasting else ():
-        names = "|".join(map(re.escape, sorted(pasting)))
-        for match in re.finditer(rf"\b(?:{names})\b(?:\s*\([^;{{}}]*)?", file.lexed.code.decode("utf-8", "replace")):
-            try:
-                texts = program.macros.expand(match[0])
-            except TooLong:
-                texts = ["threadIdx"]
-            if any("threadIdx" in t or "sreg" in t for t in texts):
-                at = kernel.name_span or kernel.span(kernel.body)
-                yield Missing(kernel, at, "a macro puts the name of an index together")
-
-
-def opaque_headers(program: Program, kernel: Function) -> Iterator[Missing]:
-    """Headers whose functions tell a thread its place in ways that are not followed."""
-    for file in program.sources.files.values():
+        if _READ.search(file.lexed.code):
+            yield Missing(kernel, at, "a function that reads the registers of a thread is not renamed")
         for name, _, span in file.lexed.includes():
             if _OPAQUE.match(name):
-                at = kernel.name_span or kernel.span(kernel.body)
                 yield Missing(kernel, at if kernel.file is not file else span, f"<{name}> numbers threads itself")

@@ -17,7 +17,7 @@ from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.functions import Call, Function, Style, declared_name
 from porter.model.scopes import resolve
-from porter.passes.full_rate.permuting import Boxes
+from porter.passes.full_rate.proposing import Boxes
 from porter.passes.idiom.atoms import owner_of
 from porter.passes.idiom.mainloop import Mainloop
 from porter.passes.idiom.site import Site, inside

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from porter.model.tiled.accumulators import Tiled
 from porter.passes.context import PortContext
-from porter.passes.full_rate.permuting import Boxes
+from porter.passes.full_rate.proposing import Boxes
 from porter.passes.idiom.allocation import allocate
 from porter.passes.idiom.asked import Asked
 from porter.passes.idiom.atoms import rewrite_atoms

@@ -22,7 +22,7 @@ from porter.model.thread_values import several_dimensions
 from porter.model.tiled.accumulators import Handle, Multiply, Tiled
 from porter.model.tiled.activity import Activity
 from porter.passes.context import PortContext
-from porter.passes.full_rate.permuting import Boxes
+from porter.passes.full_rate.proposing import Boxes
 from porter.passes.idiom.asked import Asked
 from porter.passes.idiom.draft import Draft
 from porter.passes.idiom.text import cpp, qualifier

@@ -225,4 +225,6 @@ def _code(rest: bytes) -> bool:
     return bool(text) and not text.startswith(b"//")
 
 
-STEP = Step(NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), follows=("stages",), cost=True)
+STEP = Step(
+    NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), follows=("stages",), chosen=True, cost=True
+)

@@ -160,4 +160,6 @@ class _Blocks:
             raise place.left(f"that `{function.name}` is called by kernels with MMAs alone")
 
 
-STEP = Step(NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), follows=("ahead",), cost=True)
+STEP = Step(
+    NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), follows=("ahead",), chosen=True, cost=True
+)

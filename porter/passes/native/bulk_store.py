@@ -371,5 +371,5 @@ class _BulkStore:
 
 STEP = Step(
     NAME, RULE, lambda taking: take(taking.context).make(), beside={"double-buffer": BESIDE, "pair": BESIDE},
-    follows=("blocks",), cost=True,
+    follows=("blocks",), chosen=True, cost=True,
 )  # fmt: skip

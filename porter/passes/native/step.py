@@ -15,13 +15,19 @@ from porter.steps.step import Declared, Dialect, Step, discovered
 
 @cache
 def steps_for(dialect: Dialect) -> tuple[Step, ...]:
-    """All steps for sources of a dialect, in their order."""
-    return tuple(s for s in discovered("porter.passes.native", "porter.steps") if s.dialect == dialect)
+    """All steps of this style for sources of a dialect, in their order."""
+    found = discovered("porter.passes.native", "porter.steps")
+    return tuple(s for s in found if s.dialect == dialect and s.style == "native")
 
 
 def declared(names: Collection[str]) -> list[Declared]:
     """What steps of some names say that they change."""
     return [s.changes for s in (*steps_for("cuda"), *steps_for("dsl")) if s.name in names]
+
+
+def chosen_alone() -> set[str]:
+    """Names of steps that files have only where they are chosen for them."""
+    return {s.name for s in steps_for("cuda") if s.chosen}
 
 
 def steps_of(drop_promotion: bool = False, block_scale: bool = False) -> tuple[str, ...]:

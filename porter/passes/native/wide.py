@@ -417,7 +417,7 @@ def _edit(file: CudaFile, node: Node, text: str) -> Edit:
 
 STEP = Step(
     NAME, RULE, None, follows=("promotion", "scales"), changes=Declared(constants=True, launch=("grid",), maps=True),
-    cost=True,
+    chosen=True, cost=True,
 )  # fmt: skip
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from porter.build.port_plan import PortPlan
-from porter.cli.context import Session
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.grade.model import percent
 from porter.passes.ported import Ported
-from porter.report.grade import percent
 from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes, with_stages_of
 from porter.tune.choosing import GAIN
+from porter.tune.searching import Searching
 from porter.tune.staging import port_plan, problem_of
 from porter.verify.builder import Builder
 from porter.verify.case import Case
@@ -35,7 +35,7 @@ class Slower:
 
 
 def slower(
-    session: Session, ported: Ported, compat: Callable[[], Ported], path: str, builder: Builder
+    session: Searching, ported: Ported, compat: Callable[[], Ported], path: str, builder: Builder
 ) -> Slower | None:
     """The instantiation of a file that loses most against the compat port, which is made for this; None where each is
     as fast, and where a grade is not known."""
@@ -52,7 +52,7 @@ def slower(
     return Slower(after[worst][0], after[worst][1], before[worst][1])
 
 
-def rate_of(session: Session, ported: Ported, path: str, builder: Builder) -> float | None:
+def rate_of(session: Searching, ported: Ported, path: str, builder: Builder) -> float | None:
     """The least share of the nominal rate that an instantiation of a file's port has; None where no grade is known."""
     try:
         return min((rate for _, (_, rate) in _rates(session, ported, path, builder)), default=None)
@@ -60,7 +60,7 @@ def rate_of(session: Session, ported: Ported, path: str, builder: Builder) -> fl
         return None
 
 
-def _rates(session: Session, ported: Ported, path: str, builder: Builder) -> Iterator[tuple[str, tuple[str, float]]]:
+def _rates(session: Searching, ported: Ported, path: str, builder: Builder) -> Iterator[tuple[str, tuple[str, float]]]:
     """By case and size, the name and rate of what is compiled for it.
 
     Raises:

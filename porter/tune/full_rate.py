@@ -9,8 +9,7 @@ from typing import Protocol
 
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.lang.sources import is_python
-from porter.passes.full_rate.permuting import RULE as PERMUTING
-from porter.passes.full_rate.step import RULE
+from porter.passes.full_rate.step import wide_rules
 from porter.passes.ported import Ported, PortedRoot, sharing_modules
 
 IN_STRINGS = "its kernels stand in strings, and no case runs those alone"
@@ -49,7 +48,7 @@ def given(ported: Ported, make: Make, verify: Verify) -> Ported:
 
 def taken(ported: Ported) -> list[PortedRoot]:
     """The roots with M=128 MMAs, or in SM100's own words."""
-    paths = {e.path for g in ported.groups if g.rule in (RULE, PERMUTING) for e in g.edits}
+    paths = {e.path for g in ported.groups if g.rule in wide_rules() for e in g.edits}
     return [r for r in ported.roots if paths & set(r.files) or r.full_rate or r.idiomatic]
 
 

@@ -8,54 +8,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from porter.build.port_plan import PortPlan
-from porter.build.toolchain import find_toolkit
-from porter.cli.building import make_builder
-from porter.cli.context import IDIOMATIC, NATIVE, Session
-from porter.cli.rates import rate_of, slower
 from porter.diagnostics import Code, Diagnostic, PorterError, unforeseen
 from porter.lang.sources import is_python
-from porter.passes.full_rate import given as full_rate
 from porter.passes.full_rate.asked import OF_RUNS
-from porter.passes.full_rate.given import IN_STRINGS, SHARED, given
 from porter.passes.native.step import ON_REQUEST, STEPS, declared
 from porter.passes.plan import KernelPlan
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune import full_rate
 from porter.tune import given as native
+from porter.tune.full_rate import IN_STRINGS, SHARED, given
+from porter.tune.rates import rate_of, slower
 from porter.tune.search import Searched, searched
-from porter.tune.staging import Counts, port_plan, stages_said
+from porter.tune.searching import Make, Pairs, Searching, builder_of
+from porter.tune.staging import port_plan, stages_said
+from porter.tune.styles import IDIOMATIC, NATIVE
 from porter.tune.widening import NOT_SAID, not_followed
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
 from porter.verify.known import Known
 from porter.verify.proof import Claim, Judge, Outlook, Proof, outlook, prove
 from porter.verify.runner import ProgressCall
+from porter.verify.runs import Runs
 
 M128 = "M=128 MMAs"
 OWN_WORDS = "the words of SM100 itself"
 UNASKED = "PTX is not asked if it is equal to its original (`--prove-seconds 0`, `--no-compile`)"
 _NATIVE = "the steps of the native style"
-
-
-class Make(Protocol):
-    """The same port, with M=64 in some roots, without some steps of the native style, with other stages and registers,
-    with two blocks on an SM, with results that leave by bulk copies, with first products a turn ahead, and with tiles
-    twice as wide in some roots."""
-
-    def __call__(
-        self,
-        *,
-        half_rate: frozenset[str] = ...,
-        without: native.Left = ...,
-        stages: Counts = ...,
-        registers: Counts = ...,
-        blocks: frozenset[str] = ...,
-        bulk_stores: frozenset[str] = ...,
-        aheads: frozenset[str] = ...,
-        wide: frozenset[str] = ...,
-    ) -> Ported: ...
 
 
 Compares = Callable[[Ported, PortedRoot, "float | None"], "Diagnostic | str"]
@@ -93,7 +74,7 @@ class Proofs:
     def __init__(
         self,
         builder: Builder,
-        session: Session | None = None,
+        session: Searching | None = None,
         budget: Budget | None = None,
         known: Known | None = None,
         compares: Compares | None = None,
@@ -101,6 +82,7 @@ class Proofs:
     ) -> None:
         self.builder, self._session, self._budget, self._noted = builder, session, budget, known
         self._compares, self._judge = compares, judge
+        self._runs = Runs()
         self._known: dict[tuple[str, frozenset[tuple[str, bytes]]], Proof] = {}
         self._refused: dict[tuple[str, frozenset[tuple[str, bytes]]], str] = {}
         self.attempts: dict[tuple[str, frozenset[tuple[str, bytes]]], tuple[Attempt, Ported]] = {}
@@ -136,21 +118,37 @@ class Proofs:
             root.halved,
             bool(root.full_rate) and not root.dsl,
             root.joined,
+            self._is_equal(ported, root),
         )
-        return prove(claim, self.builder, tell, self._budget, self._noted)
+        return prove(claim, self.builder, tell, self._budget, self._noted, self._runs)
+
+    def _is_equal(self, ported: Ported, root: PortedRoot) -> bool:
+        """Whether PTX has said that a port leaves what its original leaves."""
+        asked = bool(root.native) and self._judge is not None and not root.dsl
+        of_grid = all(changes.level == "grid" for changes in declared(root.native))
+        return asked and of_grid and not self.on_ptx(ported, root)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         """What PTX, and then the runs, say against a port, or why they do not say enough."""
         began = time.process_time()
-        by: Literal["", "PTX", "a run"] = "PTX"
-        if not (what := self.on_ptx(ported, root)):
-            what = self.of(ported, root).missing
-            by = "a run" if what else ""
+        if what := self.refused(ported, root):
+            return what
+        what = self.of(ported, root).missing
+        self._note(ported, root, "a run" if what else "", what, began)
+        return what
+
+    def refused(self, ported: Ported, root: PortedRoot) -> str:
+        """What PTX alone says."""
+        began = time.process_time()
+        if what := self.on_ptx(ported, root):
+            self._note(ported, root, "PTX", what, began)
+        return what
+
+    def _note(self, ported: Ported, root: PortedRoot, by: Literal["", "PTX", "a run"], what: str, began: float) -> None:
         key = root.path, frozenset(ported.of_root(root).items())
         if root.native and key not in self.attempts:
             made = Attempt(root.path, tuple(root.native), by, what, time.process_time() - began)
             self.attempts[key] = made, ported
-        return what
 
     def on_ptx(self, ported: Ported, root: PortedRoot) -> str:
         """What PTX says against steps of the native style, or why it says nothing for them. Of those by which results
@@ -200,7 +198,7 @@ class Proofs:
         return [native.proved(root.path, step, cases, proof.sizes) for step in root.native]
 
 
-def unsaid(session: Session | None, plan: PortPlan, root: PortedRoot) -> str:
+def unsaid(session: Searching | None, plan: PortPlan, root: PortedRoot) -> str:
     """What a port changes of the launch without saying it; empty where there is nothing."""
     if root.stages and plan.relaunch is None:
         return "the shared memory that its host code asks for is no number"
@@ -269,14 +267,13 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
 
 
 def verified(
-    session: Session, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None,
+    session: Searching, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None,
     judge: Judge | None = None, attempts: list[Attempt] | None = None,
 ) -> Ported:  # fmt: skip
     """The port with what cases verify of the session's style, `full-rate`, `idiomatic` or `native`. Where the grade
     finds that slower than the compat port, the native style gives the compat port; M=128 MMAs that are asked for by
     name stay, and that is said. `attempts` gets the ports that were judged for it."""
-    builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-    proofs = Proofs(builder, session, budget, compares=compares, judge=judge)
+    proofs = Proofs(builder_of(session), session, budget, compares=compares, judge=judge)
     found = _in_style(session, ported, make, proofs)
     changed = frozenset(r.path for r in found.roots if r.native or r.full_rate or r.idiomatic)
     if not changed or session.style == IDIOMATIC:
@@ -299,7 +296,7 @@ def verified(
     return found
 
 
-def _faster_without_steps(session: Session, found: Ported, make: Make, proofs: Proofs) -> tuple[Ported, Make]:
+def _faster_without_steps(session: Searching, found: Ported, make: Make, proofs: Proofs) -> tuple[Ported, Make]:
     """The port without the steps of roots that the grade finds faster in SM100's own words, and how it is made."""
     paths = frozenset(r.path for r in found.roots if r.native)
     bare = partial(without_steps, make, paths)
@@ -312,7 +309,7 @@ def _faster_without_steps(session: Session, found: Ported, make: Make, proofs: P
     return _in_style(session, again(), again, proofs), again
 
 
-def _tell(attempts: list[Attempt] | None, session: Session, proofs: Proofs) -> None:
+def _tell(attempts: list[Attempt] | None, session: Searching, proofs: Proofs) -> None:
     if attempts is not None:
         graded = partial(rate_of, session, builder=proofs.builder)
         attempts += [replace(a, rate=graded(made, path=a.path)) for a, made in proofs.attempts.values()]
@@ -327,37 +324,21 @@ def _of_compat(make: Make, these: frozenset[str], *, half_rate: frozenset[str] =
     return without_steps(make, these, half_rate=half_rate | these, **asked)
 
 
-def without_steps(
-    make: Make,
-    these: frozenset[str],
-    *,
-    half_rate: frozenset[str] = frozenset(),
-    without: native.Left = frozenset(),
-    stages: Counts = frozenset(),
-    registers: Counts = frozenset(),
-    blocks: frozenset[str] = frozenset(),
-    bulk_stores: frozenset[str] = frozenset(),
-    aheads: frozenset[str] = frozenset(),
-    wide: frozenset[str] = frozenset(),
-) -> Ported:
+def without_steps(make: Make, these: frozenset[str], *, without: Pairs = frozenset(), **asked: Any) -> Ported:
     """The same port, in which some roots have no steps of the native style."""
-    return make(
-        half_rate=half_rate,
-        without=without | {(path, step) for path in these for step in (*ON_REQUEST, *STEPS)},
-        stages=frozenset(one for one in stages if one[0] not in these),
-        registers=frozenset(one for one in registers if one[0] not in these),
-        blocks=blocks - these,
-        bulk_stores=bulk_stores - these,
-        aheads=aheads - these,
-        wide=wide - these,
-    )
+    none = frozenset((path, step) for path in these for step in (*ON_REQUEST, *STEPS))
+    of_roots = {
+        name: frozenset(one for one in asked[name] if one[0] not in these)
+        for name in ("chosen", "stages", "registers") if name in asked
+    }  # fmt: skip
+    return make(without=without | none, **(asked | of_roots))
 
 
-def _in_style(session: Session, ported: Ported, make: Make, proofs: Proofs) -> Ported:
+def _in_style(session: Searching, ported: Ported, make: Make, proofs: Proofs) -> Ported:
     """The port with what cases verify of the session's style."""
     search = searched(session, ported, make) if session.style == NATIVE else Searched(ported, make)
     ported, make = search.ported, search.make
-    steps = native.given(ported, make, proofs.missing)
+    steps = native.given(ported, make, proofs.missing, proofs.refused)
     found = given(steps.ported, partial(make, without=steps.without), proofs.full_rate)
     unproved = {(r.path, step) for r in found.roots for step in r.native if proofs.missing(found, r)}
     if unproved:

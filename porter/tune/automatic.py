@@ -11,15 +11,15 @@ from pathlib import Path
 
 from porter.build.toolchain import find_toolkit
 from porter.build.trust import is_granted
-from porter.cli.building import make_builder
-from porter.cli.context import COMPAT, Session, styled
-from porter.cli.full_rate import M128, OWN_WORDS, Compares, Make, Proofs, compared, without_steps
-from porter.cli.rates import slower
 from porter.diagnostics import Code, Diagnostic, Location, PorterError, unforeseen
-from porter.passes.full_rate.given import IN_STRINGS, given, not_in_own_words, taken, unproved
-from porter.passes.full_rate.step import ALONE
+from porter.passes.full_rate.two_consumers import ALONE
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune import given as native
+from porter.tune.full_rate import IN_STRINGS, given, not_in_own_words, taken, unproved
+from porter.tune.rates import slower
+from porter.tune.searching import Make, Searching, adding, builder_of
+from porter.tune.styles import COMPAT
+from porter.tune.verifying import M128, OWN_WORDS, Compares, Proofs, compared, without_steps
 from porter.verify.budget import Budget
 from porter.verify.known import Known
 from porter.verify.proof import SPENT, outlook
@@ -40,7 +40,7 @@ def time_for(seconds: float | None) -> Budget:
     return Budget.of_work(SECONDS if seconds is None else min(SECONDS, seconds / 2))
 
 
-def unrun(session: Session) -> str:
+def unrun(session: Searching) -> str:
     """What keeps this machine from running anything; empty where nothing does.
 
     Raises:
@@ -66,7 +66,7 @@ def of_file(said: Diagnostic) -> Diagnostic:
     return untried(path, why, path)
 
 
-def made(make: Callable[[], Ported]) -> Ported:
+def made(session: Searching, make: Callable[[], Ported]) -> Ported:
     """The port with M=128 MMAs as far as texts go, or the compat port where files can be ported as that alone.
 
     Raises:
@@ -77,7 +77,7 @@ def made(make: Callable[[], Ported]) -> Ported:
     except Exception as error:
         if isinstance(error, PorterError) and error.diagnostic.code not in _OF_STYLE:
             raise
-    with styled(COMPAT):
+    with session.in_style(COMPAT):
         return make()
 
 
@@ -86,7 +86,7 @@ class Auto:
     """Chooses between M=128 and M=64 for the ports of one command. `proves` False: nothing is run, and what only a run
     can show is taken for granted. `asks`: the command needs trust in the code of cases anyway."""
 
-    session: Session
+    session: Searching
     budget: Budget = field(default_factory=lambda: Budget.of_work(SECONDS))
     proves: bool = True
     asks: bool = False
@@ -102,14 +102,14 @@ class Auto:
     def of_file(self, path: Path, make: Make) -> Ported:
         """The port of a kernel's file, which is chosen once: several cases may ask for it."""
         if path not in self._chosen:
-            self._chosen[path] = self.choose(made(make), make)
+            self._chosen[path] = self.choose(made(self.session, make), make)
             self.session.report(d for d in self._chosen[path].diagnostics if d.code in SAID)
         return self._chosen[path]
 
     def choose(self, ported: Ported, make: Make) -> Ported:
         """The port with M=128 MMAs where that is known to be right and no slower; one note a kernel says why not."""
         steps = native.given(ported, make, lambda made, root: self._against_steps(made, root, make))
-        ported, make = steps.ported, partial(make, without=steps.without)
+        ported, make = steps.ported, adding(make, without=steps.without)
         half = _Half(make, frozenset(r.path for r in taken(ported)))
         found = given(ported, half.with_m64, lambda made, root: self._said(made, root, half))
         found.diagnostics[:] = _together(found.diagnostics, self.budget)
@@ -138,9 +138,7 @@ class Auto:
     @property
     def proofs(self) -> Proofs:
         if self._proofs is None:
-            session = self.session
-            builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-            self._proofs = Proofs(builder, session, self.budget, self.known, self.compares)
+            self._proofs = Proofs(builder_of(self.session), self.session, self.budget, self.known, self.compares)
         return self._proofs
 
     def _said(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
