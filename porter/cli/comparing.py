@@ -22,7 +22,8 @@ from porter.build.toolchain import find_toolkit
 from porter.build.trust import is_granted
 from porter.cli.building import make_builder
 from porter.cli.context import Session
-from porter.cli.launched import launches_in_host_code, launches_of_main
+from porter.cli.launched import launches_in_host_code
+from porter.cli.mains import compared_by_main, programs_of
 from porter.cli.porting import plan_in
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.diagnostics.spread import spread
@@ -81,12 +82,12 @@ THERE = As(Code.HAZARD_PROVED, Code.UNEQUAL_PROVED)
 
 @dataclass(frozen=True)
 class Subject:
-    """A file that is ported: `plan_of` gives the port as a case launches it, None where there is none; `entries` are
-    the mangled names of the kernels that the compiler made of the original, `unmade` the names of those of which it
-    made nothing. `cases`: None for those beside it."""
+    """A file that is ported: `plan_of` gives the port as a case, or its own host code, launches it, None where there is
+    none; `entries` are the mangled names of the kernels that the compiler made of the original, `unmade` the names of
+    those of which it made nothing. `cases`: None for those beside it."""
 
     path: Path
-    plan_of: Callable[[Case], PortPlan | None]
+    plan_of: Callable[[Case | None], PortPlan | None]
     entries: Sequence[str]
     unmade: Sequence[str] = ()
     cases: Sequence[Case] | None = None
@@ -117,12 +118,17 @@ class Comparing:
         found: list[Told] = []
         left = {subject.path: list(dict.fromkeys(subject.entries)) for subject in subjects}
         with tempfile.TemporaryDirectory(prefix="porter-") as spare:
-            for cases_of in (_beside, partial(self._in_host_code, Path(spare)), partial(self._of_main, Path(spare))):
+            for cases_of in (_beside, partial(self._in_host_code, Path(spare))):
                 works = [(s, w) for s in subjects for w in self._works(s, cases_of(s, left[s.path]))]
                 told = self._each([w for _, w in works])
                 for (subject, _), one in zip(works, told, strict=True):
                     left[subject.path] = [e for e in left[subject.path] if e not in one.entries]
                 found += told
+        for subject in subjects:
+            of_main = self._of_main(subject, left[subject.path])
+            launched = {entry for one in of_main for entry in one.entries}
+            left[subject.path] = [e for e in left[subject.path] if e not in launched]
+            found += of_main
         found += [self._unlaunched(s, left[s.path]) for s in subjects if left[s.path]]
         return [*found, *(self._unmade(s) for s in subjects if s.unmade)]
 
@@ -191,14 +197,26 @@ class Comparing:
             return [case for case in cases if any(case.entry.rsplit("::", 1)[-1] == function_name(e) for e in left)]
         return []
 
-    def _of_main(self, spare: Path, subject: Subject, left: Sequence[str]) -> list[Case]:
-        """Launches that the file's own main() makes, where it may run."""
-        if not left or not is_granted():
+    def _of_main(self, subject: Subject, left: Sequence[str]) -> list[Told]:
+        """What is known by launches of the file's own main(), where it may run."""
+        plan = subject.plan_of(None) if left and is_granted() else None
+        if plan is None:
             return []
+        found = list[Told]()
         with suppress(PorterError):
-            cases = launches_of_main(self._session, subject.path, self._options, spare, self._seconds)
-            return [case for case in cases if case.entry in left]
-        return []
+            programs = programs_of(self._session, subject.path, plan, self._options, self._seconds)
+            if programs is None:
+                return []
+            store, words = Cache.default(), [_own_digest(), programs.made_of, repr(self._said), *sorted(left)]
+            key = digest(word.encode() for word in words)
+            if (known := store.get(key)) is not None:
+                earlier: list[Told] = pickle.loads(known)
+                return earlier
+            for proofs in compared_by_main(programs, left):
+                found.append(told(proofs, subject.path.name, self._said))
+            if found and all(one.equality == "equal" and not one.wrong for one in found):
+                store.put(key, pickle.dumps(found))
+        return found
 
     def _unlaunched(self, subject: Subject, left: Sequence[str]) -> Told:
         names = _named([kernel_name(e) for e in left])

@@ -255,13 +255,16 @@ def plan_of_case(
     return None if plan is None else plan_on(case, plan), said
 
 
-def plan_in(session: Session, ported: Ported, case: Case) -> PortPlan | None:
-    """A port as a case launches it; None if the case's kernel was left."""
-    return None if ported.leaves(case.entry) else plan_on(case, port_plan(session, ported))
+def plan_in(session: Session, ported: Ported, case: Case | None) -> PortPlan | None:
+    """A port as a case launches it, or as its own host code does; None if the case's kernel was left."""
+    left = case is not None and ported.leaves(case.entry)
+    return None if left else plan_on(case, port_plan(session, ported))
 
 
-def plan_on(case: Case, plan: PortPlan) -> PortPlan:
-    """A port as a case launches it."""
+def plan_on(case: Case | None, plan: PortPlan) -> PortPlan:
+    """A port as a case launches it, or as its own host code does."""
+    if case is None:
+        return plan
     if plan.source is not None:
         return replace(plan, section=case.port)
     return plan.on(case.template, case.launch.grid, case.map_params)

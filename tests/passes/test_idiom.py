@@ -593,3 +593,20 @@ def test_words_of_cute_are_qualified_where_the_sources_do_it(tmp_path: Path) -> 
         "cute::copy(t2r,",
     ):
         assert line in ported
+
+
+@pytest.mark.parametrize(
+    ("asserted", "expected"),
+    [
+        ("CUTE_STATIC_ASSERT_V((size<1>(tCgC) == size<1>(tCrA)));", "((size<1>(tCtC) == size<1>(tCrA)))"),
+        ("CUTE_STATIC_ASSERT_V(Int<1>{} == size<2>(tCgC));", "(Int<1>{} == size<2>(tCtC))"),
+        ("static_assert(decltype(size<1>(tCgC))::value == 1);", "(decltype(size<1>(tCtC))::value == 1)"),
+        ('static_assert(cute::size< 2 >(tCrC) == 1, "columns");', '(cute::size< 2 >(tCtC) == 1, "columns")'),
+        ("const int rows = size<0>(tCgC);", "rows = size<0>(tCgC)"),
+    ],
+)
+def test_modes_that_are_asserted_are_those_of_the_accumulator(tmp_path: Path, asserted: str, expected: str) -> None:
+    """A part by a copy has other modes than one by an MMA."""
+    part = "    Tensor tCgC = thread_mma.partition_C(gC);\n"
+    text = changed((RESULTS, "    copy(tCrC, tCgC);\n"), (ACCUMULATOR, f"{part}{ACCUMULATOR}    {asserted}\n"))
+    assert expected in idiomatic(tmp_path, text)

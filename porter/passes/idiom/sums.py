@@ -24,6 +24,7 @@ from porter.passes.native.sites import Left
 RULE = "PTR765"
 SLICE_RULE = "PTR762"
 _OPERANDS = re.compile(r"(?:partition_(?:fragment_)?|make_fragment_)[ABC]\Z")
+_MODE = re.compile(r"(?:\w+::)*(?:size|shape)\s*<\s*\d+\s*>\s*\(")
 
 
 @dataclass(eq=False)
@@ -45,6 +46,7 @@ class Sums:
         """Raises Left."""
         self._check()
         self._slices()
+        self._asserted_modes()
         self._partitions()
         self._declaration(declares_phase)
         self._cleared()
@@ -250,6 +252,31 @@ class Sums:
             and not any(e.start_byte <= n.start_byte < e.end_byte for e in early)
             for n in find(kernel.body, "identifier")
         )
+
+    def _asserted_modes(self) -> None:
+        """What is held against modes of parts of results, which a copy's parts have others of, is held against those of
+        the accumulator, which are the MMA's as they were."""
+        site, kernel = self.site, self.site.kernel
+        names = {site.handle.name}
+        for declarator in find(kernel.body, "init_declarator"):
+            value, name = declarator.child_by_field_name("value"), declared_name(declarator)
+            if (
+                value is not None
+                and name is not None
+                and self._partition(value)
+                and self._method(value) == "partition_C"
+            ):
+                names.add(kernel.text(name))
+        for node in find(kernel.body, "identifier"):
+            asked = node.parent.parent if node.parent is not None else None
+            if asked is None or kernel.text(node) not in names or not _MODE.match(kernel.text(asked)):
+                continue
+            statement = asked
+            while statement.parent is not None and not statement.type.endswith(("statement", "declaration")):
+                statement = statement.parent
+            head = kernel.text(statement).partition("(")[0]
+            if head.strip() == "static_assert" or site.program.vocabulary.spellings.matches("asserting_macro", head):
+                site.draft.replace(RULE, kernel, kernel.span(node), site.tensor)
 
     def _declaration(self, declares_phase: bool) -> None:
         site, kernel = self.site, self.site.kernel

@@ -25,14 +25,13 @@ _STDERR = 2
 class CaptureOptions:
     """`kernel` is a regular expression that mangled or readable names are searched with; `limit` the number of
     launches, `max_bytes` the memory that one may reach. On the simulator `stops` ends the program when it has made that
-    many launches, `budget` is how many warp instructions a launch may take, and after `seconds` none is begun."""
+    many launches, and `budget` is how many warp instructions a launch may take."""
 
     kernel: str = ""
     limit: int = 100
     max_bytes: int = 1 << 30
     stops: bool = False
     budget: int = 2_000_000_000
-    seconds: float | None = None
 
 
 def capture_program(

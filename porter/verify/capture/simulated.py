@@ -7,18 +7,17 @@ import re
 import struct
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from porter.build.entry import demangle
 from porter.diagnostics import Diagnostic
 from porter.sim import GlobalMemory, Options
-from porter.verify.budget import Budget
 from porter.verify.capture.events import COOPERATIVE, Block, Captured, CapturedLaunch, Refusal
 from porter.verify.capture.program import CaptureOptions
 from porter.verify.layout import Area, Layout
 from porter.verify.program import LaunchRecord, ProgramOptions, run_program
+from porter.verify.program.runner import Enough
 
 TABLE_BYTES = 1 << 20
 """Larger allocations hold data, not addresses."""
@@ -46,23 +45,16 @@ def capture_simulated(
         on_launch=recorder,
         runtime=runtime,
     )
-    status, diagnostics = 0, tuple[Diagnostic, ...]()
-    with suppress(_Enough):
-        outcome = run_program(Path(command[0]), command[1:], settings)
-        sys.stderr.write(outcome.stdout + outcome.stderr)
-        status, diagnostics = outcome.exit_status, outcome.diagnostics
+    outcome = run_program(Path(command[0]), command[1:], settings)
+    sys.stderr.write(outcome.stdout + outcome.stderr)
     captured = Captured(
         tuple(recorder.launches),
         tuple(dict.fromkeys(recorder.images)),
         tuple(dict.fromkeys(recorder.refusals)),
         {"name": "simulator"},
-        status,
+        outcome.exit_status,
     )
-    return captured, diagnostics
-
-
-class _Enough(Exception):
-    """All launches that are wanted were made, or there is no time for more."""
+    return captured, outcome.diagnostics
 
 
 class _Recorder:
@@ -73,20 +65,17 @@ class _Recorder:
         self.launches: list[CapturedLaunch] = []
         self.images: list[bytes] = []
         self.refusals: list[Refusal] = []
-        self._budget = Budget(options.seconds)
         self._seen: set[object] = set()
         self._before: list[tuple[Area, bytes]] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, when: Literal["before", "after"], launch: LaunchRecord, memory: GlobalMemory) -> None:
         if when == "before":
-            if self._budget.is_spent:
-                raise _Enough
             self._before = self._begin(launch, memory)
         elif self._before is not None:
             self._end(launch, memory, self._before)
             if self.options.stops and len(self.launches) + len(self.refusals) >= self.options.limit:
-                raise _Enough
+                raise Enough
 
     def _begin(self, launch: LaunchRecord, memory: GlobalMemory) -> list[tuple[Area, bytes]] | None:
         wanted = re.compile(self.options.kernel)

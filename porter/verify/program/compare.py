@@ -8,6 +8,7 @@ there wgmma keeps fewer bits than tcgen05, so that no port could have the bits o
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,13 @@ from typing import Literal
 
 import numpy as np
 
+from porter.build.cache import digest
 from porter.build.entry import kernel_name
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import Code, Diagnostic, Location, Severity
 from porter.sim import GlobalMemory
 from porter.verify import compare
+from porter.verify.budget import Budget
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH
 from porter.verify.checked import hazard_diagnostics, judged
 from porter.verify.compare import Comparison
@@ -29,10 +32,10 @@ from porter.verify.hazards import HazardRun, OneRun, check_runs, usual_level
 from porter.verify.outcome import RunSummary, Verdict
 from porter.verify.program.device import LaunchRecord
 from porter.verify.program.results import as_run
-from porter.verify.program.runner import ProgramOutcome
-from porter.verify.program.source import Request, run_source_or_executable
+from porter.verify.program.runner import Enough, ProgramOutcome
+from porter.verify.program.source import Request, executable_of, run_source_or_executable
 from porter.verify.proved import CaseProofs
-from porter.verify.proved_program import Launches, prove_programs
+from porter.verify.proved_program import Launches, prove_programs, what_is_launched
 from porter.verify.proving import MOST_INTEGERS
 from porter.verify.results import Row, VerifyResult
 from porter.verify.settings import SimOptions
@@ -53,14 +56,52 @@ class _Written:
     unchanged: dict[int, bytes] = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Few:
+    """The first launches of a program: it ends ahead of one when it made `launches` that differ from those before them,
+    or `most` in all, when it makes the same one again and again, and after `seconds` of processor time."""
+
+    launches: int
+    seconds: float | None = None
+    most: int | None = None
+
+
+_AGAIN = 3
+"""Launches in a row that are those before them: a loop that takes the time."""
+
+
 @dataclass
 class _Recorder:
     """Called before and after each launch."""
 
+    few: Few | None = None
     launches: list[_Written] = field(default_factory=list)
     _before: list[bytes] = field(default_factory=list)
+    _seen: set[object] = field(default_factory=set)
+    _again: int = 0
+    is_cut: bool = False
+    """Whether the program would have gone on."""
+
+    def __post_init__(self) -> None:
+        self._budget = Budget.of_work(self.few.seconds if self.few is not None else None)
+
+    def _require_more(self, launch: LaunchRecord, few: Few) -> None:
+        """Raises Enough."""
+        key = what_is_launched(launch)
+        self._again = self._again + 1 if key in self._seen else 0
+        self.is_cut = (
+            (few.most is not None and len(self.launches) >= few.most)
+            or (key not in self._seen and len(self._seen) >= few.launches)
+            or self._again >= _AGAIN
+            or self._budget.is_spent
+        )
+        if self.is_cut:
+            raise Enough
+        self._seen.add(key)
 
     def __call__(self, when: Literal["before", "after"], launch: LaunchRecord, memory: GlobalMemory) -> None:
+        if when == "before" and self.few is not None:
+            self._require_more(launch, self.few)
         held = [memory.read(address, size) for address, size in launch.allocations]
         if when == "before":
             self._before = [data.tobytes() for data in held]
@@ -74,11 +115,14 @@ class _Recorder:
 
 
 @dataclass(frozen=True)
-class _Ran:
+class Ran:
+    """What came of a run of a program."""
+
     outcome: ProgramOutcome
     launches: Sequence[_Written]
     summary: RunSummary
     hazards: HazardRun | None
+    is_cut: bool = False
 
 
 def verify_programs(
@@ -125,8 +169,57 @@ def verify_programs(
     return VerifyResult((row,), "sim", options.schedule, options.arithmetic, options.seed, seconds, proofs=proofs)
 
 
-def _run(program: str, request: Request, toolkit: Toolkit, options: SimOptions, hazards: bool) -> _Ran:
-    recorder = _Recorder()
+@dataclass
+class FirstLaunches:
+    """The first launches of a program and of its port, each with as many warp instructions as `options` say, whose
+    kernels are proved and compared for `seconds` each."""
+
+    original: Request
+    port: Request
+    toolkit: Toolkit
+    options: SimOptions
+    few: Few
+    target: str
+    seconds: float
+
+    @property
+    def made_of(self) -> str:
+        """What tells both programs from others. Raises PorterError: what the compiler raises."""
+        with tempfile.TemporaryDirectory(prefix="porter-") as folder:
+            requests = (replace(self.original, arch=ORIGINAL_ARCH), replace(self.port, arch=self.target))
+            executables = [executable_of(r, self.toolkit, Path(folder) / str(n)) for n, r in enumerate(requests)]
+            return digest([executable.read_bytes() for executable in executables])
+
+    def of_original(self, arguments: Sequence[str]) -> Ran:
+        """Raises PorterError: what compiler and runner raise."""
+        return self._ran("original", replace(self.original, arguments=arguments, arch=ORIGINAL_ARCH), self.few)
+
+    def compared(self, arguments: Sequence[str], ours: Ran) -> list[CaseProofs]:
+        """What is known of each kernel that both launch. Raises PorterError: what compiler and runner raise."""
+        few = Few(self.few.launches, most=len(ours.launches) + (not ours.is_cut))
+        theirs = self._ran("port", replace(self.port, arguments=arguments, arch=self.target), few)
+        if not theirs.launches:
+            return [CaseProofs(None, None, untried="the main() of the port launches nothing")]
+        differing = {number - 1 for number, c in _comparisons(ours.launches, theirs.launches) if not c.ok}
+        # of one that did not come to its end nothing is to be expected
+        differing -= {n for n, launch in enumerate(ours.outcome.launches) if not _is_done(launch)}
+        differing |= {len(theirs.launches) - 1} if theirs.outcome.status == "error" else set()
+        both = _of_run(self.original, ours), _of_run(self.port, theirs)
+        return list(prove_programs(*both, differing, self.seconds))
+
+    def _ran(self, program: str, request: Request, few: Few) -> Ran:
+        options = replace(self.options, arithmetic="exact", rules="sm_100")
+        return _run(program, request, self.toolkit, options, hazards=False, few=few)
+
+
+def _is_done(launch: LaunchRecord) -> bool:
+    return launch.outcome is not None and launch.outcome.status == "ok"
+
+
+def _run(
+    program: str, request: Request, toolkit: Toolkit, options: SimOptions, hazards: bool, few: Few | None = None
+) -> Ran:
+    recorder = _Recorder(few)
     outcomes: list[ProgramOutcome] = []
 
     def once(settings: SimOptions) -> OneRun:
@@ -143,10 +236,10 @@ def _run(program: str, request: Request, toolkit: Toolkit, options: SimOptions, 
         one = once(options)
     status = outcomes[0].status
     summary = RunSummary(program, arch, "sim", status, tuple(one.findings), one.warp_instructions, one.seconds)
-    return _Ran(outcomes[0], recorder.launches, summary, checked)
+    return Ran(outcomes[0], recorder.launches, summary, checked, recorder.is_cut)
 
 
-def _of_run(request: Request, ran: _Ran) -> Launches:
+def _of_run(request: Request, ran: Ran) -> Launches:
     held = [
         {start: part for i, data in written.unchanged.items()
          for start, part in counts_in(record.allocations[i][0], data)}
@@ -182,7 +275,7 @@ def _bytes(written: _Written, i: int) -> Array:
     return written.changed[i] if i in written.changed else np.frombuffer(written.unchanged[i], np.uint8)
 
 
-def _unfinished(original: Path, port: Path, ours: _Ran, theirs: _Ran) -> Iterator[Diagnostic]:
+def _unfinished(original: Path, port: Path, ours: Ran, theirs: Ran) -> Iterator[Diagnostic]:
     """Programs whose kernels did not come to their end, and calls that were not answered."""
     for path, ran in ((original, ours), (port, theirs)):
         yield from ran.outcome.diagnostics
@@ -193,7 +286,7 @@ def _unfinished(original: Path, port: Path, ours: _Ran, theirs: _Ran) -> Iterato
             yield Diagnostic(code, where, {"program": ran.summary.program, "reason": reason}, finding.where)
 
 
-def _unlike(port: Path, ours: _Ran, theirs: _Ran) -> Iterator[Diagnostic]:
+def _unlike(port: Path, ours: Ran, theirs: Ran) -> Iterator[Diagnostic]:
     """What keeps launches from being paired, and other differences than of memory."""
 
     def said(what: str) -> Diagnostic:

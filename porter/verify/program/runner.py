@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.sim import GlobalMemory, Options
@@ -28,6 +28,10 @@ from porter.verify.program.runtime import build_runtime, preloaded
 
 SCRIPT = ".py"
 """The ending of what is no executable, but a script that launches Triton's kernels."""
+
+
+class Enough(Exception):
+    """Raised by what is called around launches: the program is ended, and what it did until then is its outcome."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def _started(path: Path, runtime: Path | None) -> tuple[list[str], dict[str, str
 
 
 def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOptions | None = None) -> ProgramOutcome:
-    """Runs `executable` with `args` to its end, its launches on the simulator.
+    """Runs `executable` with `args` to its end, or until there is enough, its launches on the simulator.
 
     Raises PorterError: PT0001 if there is no such executable, PT5902 if it does not use the runtime,
     PT5905 if it stays silent beyond the time limit.
@@ -127,16 +131,15 @@ def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOpti
             ours.settimeout(options.timeout)
             asked = _serve(ours, device)
             exit_status = process.wait(options.timeout)
+        except Enough:
+            asked, exit_status = True, 0
         except (TimeoutError, subprocess.TimeoutExpired) as error:
             raise PorterError(Code.PROGRAM_TIMEOUT, program=str(executable), seconds=f"{options.timeout:g}") from error
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        texts = []
-        for stream in (stdout, stderr):
-            stream.seek(0)
-            texts.append(stream.read().decode("utf-8", "replace"))
+        texts = [_text(stream) for stream in (stdout, stderr)]
     if not asked:
         raise PorterError(Code.PROGRAM_NOT_CONNECTED, detail=texts[1], program=str(executable), status=exit_status)
     return ProgramOutcome(
@@ -148,6 +151,11 @@ def run_program(executable: Path, args: Sequence[str] = (), options: ProgramOpti
         arena.memory,
         tuple(device.diagnostics),
     )
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode("utf-8", "replace")
 
 
 def _serve(connection: socket.socket, device: SimulatedDevice) -> bool:
