@@ -52,11 +52,11 @@ class Form(NamedTuple):
     @property
     def number(self) -> int:
         """What is added to the products."""
-        return dict(self.terms).get((), 0)
+        return self.terms[0][1] if self.terms and not self.terms[0][0] else 0
 
     @property
     def products(self) -> Terms:
-        return tuple(term for term in self.terms if term[0])
+        return self.terms if not self.terms or self.terms[0][0] else self.terms[1:]
 
 
 class Bound(NamedTuple):
@@ -313,7 +313,7 @@ class Forms:
         forms = [self.of(row) for row in rows]
         match head:
             case "add":
-                return _sum(*forms)
+                return _sum(forms[0], forms[1])
             case "sub":
                 return _sum(forms[0], _scaled(forms[1], -1))
             case "neg":
@@ -429,12 +429,16 @@ def _reduced(terms: Mapping[Monomial, int], width: int) -> Form:
     return Form(width, tuple(sorted((monomial, factor) for monomial, factor in reduced if factor)))
 
 
-def _sum(*forms: Form) -> Form:
+def _sum(one: Form, other: Form) -> Form:
+    if not other.products:
+        one, other = other, one
+    if not one.products:
+        number = signed(unsigned(one.number + other.number, other.width), other.width)
+        return Form(other.width, (((), number), *other.products) if number else other.products)
     found: dict[Monomial, int] = {}
-    for form in forms:
-        for monomial, factor in form.terms:
-            found[monomial] = found.get(monomial, 0) + factor
-    return _reduced(found, forms[0].width)
+    for monomial, factor in (*one.terms, *other.terms):
+        found[monomial] = found.get(monomial, 0) + factor
+    return _reduced(found, one.width)
 
 
 def _scaled(form: Form, factor: int) -> Form:

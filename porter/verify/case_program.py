@@ -62,7 +62,7 @@ class Program:
 
     def prove(
         self, chosen: Sequence[Sizes], seconds: float, rulings: Rulings = "strict", turns: bool = True,
-        but: Collection[str] = (),
+        but: Collection[frozenset[str]] = (),
     ) -> Proof:  # fmt: skip
         """As a `Prover` does. Raises PorterError: what `at` raises at the sizes that are asked for."""
         name = "kernel" if self.arch else "original" if self.plan is None else "port"

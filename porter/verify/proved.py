@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import combinations, islice
 from typing import Literal, NamedTuple
 
 from porter.build.port_plan import PortPlan
@@ -146,8 +146,7 @@ def proofs_of(
     of_port = port.prove(taken, seconds, usual_level("port", plan), turns != "none")
     asks = turns == "both" or (turns == "port" and bool(of_port.checked.findings))
     # what is not known of the port for all of a size needs no answer of the original, but to tell whose a mistake is
-    is_open = for_all is not None and not of_port.checked.findings
-    unknown = [count.name for count in of_port.counts if not count.is_all] if is_open else []
+    unknown = _unknown(of_port) if for_all is not None and not of_port.checked.findings else set[frozenset[str]]()
     of_original = original.prove(chosen, seconds, usual_level("original"), asks, unknown)
     found = compared(of_original, of_port, LineMap(original.source, port.source), plan.at_practice)
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
@@ -175,6 +174,13 @@ def proofs_of(
     other = replace(comparison, schedule=LAST_FIRST, show=lambda *_: Shown("nothing"), _answers={})
     equality = with_proofs(equality, found, reorders, partial(other.run, compares))
     return replace(found, equality=replace(equality, counts=counts if equality.status == "equal" else ()))
+
+
+def _unknown(proof: Proof) -> set[frozenset[str]]:
+    """The sizes, alone or two together, of which it is not known for all."""
+    alone = {frozenset((count.name,)) for count in proof.counts if not count.is_all}
+    together = combinations((count.name for count in proof.counts if count.step), 2)
+    return alone | set(map(frozenset, together)).difference(frozenset(p.names) for p in proof.pairs if not p.why)
 
 
 def _party(comparison: Comparison, program: Literal["original", "port"], sizes: Sizes) -> Party:

@@ -190,8 +190,9 @@ class Prover:
         self._at_base: dict[str, tuple[Checked | None, Recorder | None, str]] = {}
         self._began = time.perf_counter()
 
-    def prove(self, chosen: Sequence[Sizes], turns: bool = True, but: Collection[str] = ()) -> Proof:
-        """Of these sizes, and with `turns` of as many others as there is time for, `but` not of some.
+    def prove(self, chosen: Sequence[Sizes], turns: bool = True, but: Collection[frozenset[str]] = ()) -> Proof:
+        """Of these sizes, and with `turns` of as many others as there is time for, `but` not of some, alone or two
+        together.
 
         Raises:
             PorterError: what binding raises at the sizes that are asked for.
@@ -225,7 +226,7 @@ class Prover:
                     worst, place = broken, where
                     break
             else:
-                for pair, broken, where in self._pairs((kernel, base), counts):
+                for pair, broken, where in self._pairs((kernel, base), counts, but):
                     pairs.append(pair)
                     if broken is not None:
                         worst, place = broken, where
@@ -244,13 +245,13 @@ class Prover:
     # All numbers of turns -----------------------------------------------------------------------------
 
     def _counts(
-        self, base: Base, chosen: Sequence[Sizes], but: Collection[str]
+        self, base: Base, chosen: Sequence[Sizes], but: Collection[frozenset[str]]
     ) -> Iterator[tuple[Count, Checked | None, str]]:
         """What is known of each size. Each has its part of half of the time, and what becomes too large for it what is
         left, at smaller sizes if there are any."""
         whole, large, found = self._budget, dict[str, Made](), dict[str, tuple[Count, Checked | None, str]]()
         found |= {name: (Count(name, why="it was not asked for"), None, "") for name in base[1].sizes}
-        asked = [name for name in base[1].sizes if name not in but]
+        asked = [name for name in base[1].sizes if frozenset((name,)) not in but]
         first = whole.part(2)
         for left, name in zip(range(len(asked), 0, -1), asked, strict=True):
             self._budget, self._made = first.part(left), {}
@@ -431,7 +432,9 @@ class Prover:
 
     # Pairs of sizes -----------------------------------------------------------------------------------
 
-    def _pairs(self, base: Base, counts: Sequence[Count]) -> Iterator[tuple[Pair, Checked | None, str]]:
+    def _pairs(
+        self, base: Base, counts: Sequence[Count], but: Collection[frozenset[str]]
+    ) -> Iterator[tuple[Pair, Checked | None, str]]:
         """What is known of two sizes together, up to the first pair that is not right. Those that repeat latest come
         first, and in each pair that which does gives the columns."""
         of_all = [
@@ -441,6 +444,8 @@ class Prover:
         for (first, lasso), (second, _) in combinations(of_all, 2):
             if self._budget.is_spent:
                 return
+            if frozenset((first.name, second.name)) in but:
+                continue
             columns = Columns(lasso, first.step)
             turns, why, broken, where = 0, "", None, ""
             while not why and broken is None and not columns.is_complete:

@@ -24,6 +24,7 @@ from porter.sync.together import Columns
 from porter.sync.turns import Recorder, find_lasso
 from porter.verify import proving
 from porter.verify.budget import Budget
+from porter.verify.proved import _unknown
 from porter.verify.proving import Prover
 
 TILES, TURNS = 2, 2
@@ -178,8 +179,8 @@ def test_what_takes_it_apart_otherwise_is_known_for_each_size_alone() -> None:
     assert "product" in kernel.together()[0]
 
 
-def proof_of(text: str, monkeypatch: pytest.MonkeyPatch, *others: dict[str, int]) -> tuple[str, list[str]]:
-    """What is said of a kernel whose case has two turns and two tiles, and these other sizes."""
+def prover_of(text: str, monkeypatch: pytest.MonkeyPatch) -> Prover:
+    """Of a kernel whose case has two turns and two tiles."""
     module = parse_module(of_both(text))
     kernel = SimpleNamespace(ptx=text, entry="ring", module=module, function=module.entries()[0])
     case = SimpleNamespace(name="ring")
@@ -189,8 +190,12 @@ def proof_of(text: str, monkeypatch: pytest.MonkeyPatch, *others: dict[str, int]
 
     monkeypatch.setattr(proving, "clusters_looked_at", clusters)
     base = {"TURNS": 2, "TILES": 2}
-    prover = Prover("kernel", lambda sizes: (kernel, SimpleNamespace(sizes=base | sizes, case=case)), Budget())  # type: ignore[arg-type]
-    proof = prover.prove([{}, *others])
+    return Prover("kernel", lambda sizes: (kernel, SimpleNamespace(sizes=base | sizes, case=case)), Budget())  # type: ignore[arg-type]
+
+
+def proof_of(text: str, monkeypatch: pytest.MonkeyPatch, *others: dict[str, int]) -> tuple[str, list[str]]:
+    """What is said of such a kernel, and of these other sizes."""
+    proof = prover_of(text, monkeypatch).prove([{}, *others])
     return proof.status, [line.strip() for line in report.text([proof])]
 
 
@@ -200,6 +205,18 @@ def test_the_report_says_that_both_are_known_together(monkeypatch: pytest.Monkey
     assert "TURNS and TILES: all of both together" in lines
     assert "assumed: TURNS and TILES together: a block makes fewer than 67108864 turns in all" in lines
     assert not any("each by itself" in line for line in lines)
+
+
+def test_what_is_not_asked_for_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, tiles = frozenset(("TURNS", "TILES")), frozenset(("TILES",))
+    proof = prover_of(ring(stages=1), monkeypatch).prove([{}], but={both})
+    assert [count.is_all for count in proof.counts] == [True, True]
+    assert proof.pairs == ()
+    assert _unknown(proof) == {both}
+    proof = prover_of(ring(stages=1), monkeypatch).prove([{}], but={tiles})
+    assert [(count.name, count.is_all) for count in proof.counts] == [("TURNS", True), ("TILES", False)]
+    assert _unknown(proof) == {tiles}
+    assert not _unknown(prover_of(ring(stages=1), monkeypatch).prove([{}]))
 
 
 def test_what_is_too_large_is_looked_at_where_the_case_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
