@@ -7,9 +7,10 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
-sys.path.insert(0, "tests/sync")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "sync"))
 
 from edits import Found, NotThereError, declared, passed, shifted
 from mistakes import AFTER, ALLOC, BEFORE, COMMIT, DEALLOC, EXPECT, INIT, LOAD, MMA, PARITY, PROXY, WAIT, WAIT_LD

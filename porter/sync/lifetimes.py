@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.facts.events import Access, Engine, Event, History, Remote
+from porter.facts.events import Access, Engine, Event, History, Kind, Remote
 from porter.sync.findings import Findings, Level
 from porter.sync.views import Views
 
@@ -54,6 +54,7 @@ def _over(view: list[int], events: list[int]) -> int:
 def _peers(history: History, views: Views, findings: Findings, ended: dict[int, int]) -> None:
     seen = {rank: _over(views.memory, exits) for rank, exits in history.exits.items()}
     begun = {rank: _of_block(history.events, rank) for rank in ended}
+    waiting = _unwaited(history)
     for remote in history.remote:
         event = history.events[remote.event]
         if event.warp is not None and not views.execution[remote.event] & begun.get(remote.rank, 0):
@@ -62,6 +63,28 @@ def _peers(history: History, views: Views, findings: Findings, ended: dict[int, 
         over = seen if remote.by_thread else ended
         if not over.get(remote.rank, 0) >> remote.event & 1:
             findings.add("H26", _outlived(remote), remote.at, between_blocks=True)
+        elif remote.event in waiting.get(remote.rank, ()):
+            findings.add("H26", _outlived(remote), remote.at, level="strict", between_blocks=True)
+
+
+def _unwaited(history: History) -> dict[int, set[int]]:
+    """By block the arrivals of others' commits that no wait of it is for: a newer commit may arrive ahead of an older
+    one (docs/rulings.md, commit-arrival)."""
+    events = history.events
+    commits = {remote.event: remote.rank for remote in history.remote if events[remote.event].kind is Kind.COMMIT}
+    if not commits:
+        return {}
+    behind: list[frozenset[int]] = []
+    for event in events:
+        newer = event.kind is Kind.COMMIT
+        given = [e for _, e in event.edges if not (newer and events[e].kind is Kind.COMMIT)]
+        known = {behind[e] for e in given}
+        own = commits.keys() & given
+        behind.append(frozenset(own).union(*known) if own or len(known) > 1 else next(iter(known), frozenset()))
+    return {
+        rank: {e for e, where in commits.items() if where == rank}.difference(*(behind[e] for e in exits))
+        for rank, exits in history.exits.items()
+    }
 
 
 def _of_block(events: list[Event], rank: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 from turning_kernels import flow_of
 
 from porter.facts.launched import Geometry, Launched
-from porter.sync.checked import check
+from porter.sync.checked import Rulings, check
 
 HEAD = """.version 8.7
 .target sm_100a
@@ -62,3 +62,27 @@ def test_the_newest_stands_for_those_before_it(name: str) -> None:
 def test_an_older_one_does_not_stand_for_it(name: str) -> None:
     """The phase before the first looks like the second one."""
     assert kinds(WRONG[name]) == {"H33"}
+
+
+TO_BOTH = (
+    "mov.u16 %h1, 3;\n@!%p1 "
+    "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [b], %h1;\n@!%p1 "
+)
+TOGETHER = "barrier.cluster.arrive;\nbarrier.cluster.wait;\n"
+
+
+def of_two_blocks(last: str, rulings: Rulings) -> set[tuple[str, str]]:
+    """Both come to an end behind a cluster barrier, ahead of which their own newest commit is waited for."""
+    head = HEAD.replace(".reg .pred", ".reg .b16 %h<9>;\n.reg .pred").replace("[b], 1", "[b], 2")
+    head = head.replace("@%p1 bra $OUT;\n", "").replace("mbarrier.init", "@!%p1 mbarrier.init")
+    text = f"{head}{TOGETHER}{TO_BOTH}{commit('a')}{wait('a', 0, '$1')}{TOGETHER}{last}ret;\n}}\n"
+    checked = check(Launched(flow_of(text), Geometry((64, 1, 1), (2, 1, 1), (2, 1, 1)), {}), rulings=rulings)
+    assert not checked.unknown
+    return {(finding.kind, finding.level) for finding in checked.findings if finding.kind == "H26"}
+
+
+def test_another_blocks_commit_may_arrive_behind_its_newer_ones() -> None:
+    """Ruling commit-arrival."""
+    assert of_two_blocks("", "strict") == {("H26", "strict")}
+    assert of_two_blocks("", "practice") == {("H26", "review")}
+    assert of_two_blocks(wait("b", 0, "$2"), "strict") == set()
