@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from porter.build.cache import Cache
 from porter.build.entry import demangle, function_name
@@ -184,8 +186,8 @@ def available_cores() -> int:
 
 
 def kernels(before: Module, after: Module, before_arch: str, after_arch: str) -> Kernels:
-    """The kernels of both modules side by side: by their mangled names, or by their own names where those are
-    unambiguous on both sides."""
+    """The kernels of both modules side by side: by their mangled names, or by their own names where there are as many
+    of them on both sides."""
     partner = _partners(before.resources, after.resources)
     rows: list[ResourceRow] = []
     emptied: list[str] = []
@@ -216,21 +218,36 @@ def spills(row: ResourceRow) -> bool:
 
 
 def _partners(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:
-    left, right = list(before), set(after)
+    left, right = list(before), list(after)
     partner = {name: name for name in left if name in right}
-    right -= set(partner)
-    for name in left:
-        if name in partner:
-            continue
-        own = function_name(name)
-        same = [n for n in right if function_name(n) == own]
-        if len(same) == 1 and sum(function_name(n) == own for n in left if n not in partner) == 1:
-            partner[name] = same[0]
-            right.discard(same[0])
+    by_function: dict[str, tuple[list[str], list[str]]] = {}
+    for number, names in enumerate((left, right)):
+        for name in (n for n in names if n not in partner):
+            by_function.setdefault(function_name(name), ([], []))[number].append(name)
+    for ours, theirs in by_function.values():
+        if len(ours) == len(theirs):
+            partner |= _alike(ours, theirs)
+    right = [n for n in right if n not in partner.values()]
     # CuTe DSL's names hold the module's, which is another one where a package was copied.
     alone = [n for n in left if n not in partner]
     if len(alone) == 1 == len(right) and all(n.startswith(_DSL_KERNEL) for n in (*alone, *right)):
         partner[alone[0]] = right.pop()
+    return partner
+
+
+def _alike(before: Sequence[str], after: Sequence[str]) -> dict[str, str]:
+    """Instantiations of one template, as many on both sides, whose arguments hold types that a port changes: each with
+    the one that has most of its words, where several have as many in their order."""
+    words = {name: Counter(re.findall(r"\w+", demangle(name))) for name in {*before, *after}}
+
+    def unlike(pair: tuple[int, int]) -> tuple[int, int, int]:
+        one, other = before[pair[0]], after[pair[1]]
+        return -(words[one] & words[other]).total(), abs(pair[0] - pair[1]), pair[0]
+
+    partner: dict[str, str] = {}
+    for i, j in sorted(product(range(len(before)), range(len(after))), key=unlike):
+        if before[i] not in partner and after[j] not in partner.values():
+            partner[before[i]] = after[j]
     return partner
 
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -61,6 +62,9 @@ class Told:
     """For which sizes."""
     left_out: str = ""
     """The first of those that were asked for and not looked at."""
+    as_original: str = ""
+    """What is said where both leave the same in one schedule, and nothing but hazards of the original, of which the
+    port has at most the same ones, keeps it from being known for all."""
 
     @property
     def kernel(self) -> str:
@@ -251,6 +255,20 @@ def compared_ports(
     return Comparing(session, seconds, options).compare(subjects)
 
 
+def unproved(gated: Iterable[Gated], compared: Iterable[Told]) -> list[Diagnostic]:
+    """What is said of ports that were compiled, without blocks that may end too early where the synchronization of the
+    kernel was proved with what it leaves: who waits for whom across blocks is known there."""
+    told = list(compared)
+    open_ones = {function_name(e) for one in told for e in one.entries if one.equality != "equal"}
+    proved = {function_name(e) for one in told for e in one.entries} - open_ones
+
+    def is_known(said: Diagnostic) -> bool:
+        name = re.match(r"(?:void )?(?:\w+::)*(\w+)", str(said.values.get("kernel", "")))
+        return said.code is Code.BLOCK_ENDS_EARLY and name is not None and name[1] in proved
+
+    return [said for one in gated for said in one.diagnostics if not is_known(said)]
+
+
 def wrong_in(compared: Sequence[Told]) -> list[Diagnostic]:
     return [d for one in compared for d in one.wrong]
 
@@ -270,6 +288,7 @@ def told(found: CaseProofs, case: Case | str, said: As, sizes: Sequence[Sizes] =
         "" if equality is None else equality.status,
         "" if equality is None else report_equality.extent(equality),
         "" if equality is None else _left_out(equality, sizes),
+        equality.why if equality is not None and equality.as_original else "",
     )
 
 

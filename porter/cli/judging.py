@@ -35,13 +35,14 @@ def judge(session: Session, options: GateOptions, seconds: float) -> Judge | Non
 
 def judged(
     session: Session, path: Path, plan: PortPlan, kernels: Sequence[str], left: float | None, options: GateOptions,
-    seconds: float, for_all: bool = False, alike: Sequence[str] = (),
+    seconds: float, for_all: bool = False, alike: Sequence[str] = (), as_original: bool = False,
 ) -> Judgement:  # fmt: skip
     """The judgement on kernels of these names, or on all, that the compiler makes of a file, each looked at for some
     times the `seconds` of a comparison beside other checks, and in the time that is `left` for all: at sizes of the
     case, in loops of one step and of few, in one in which rings come round, and behind those at which either program
     does something else. `for_all`: with more blocks and turns, and all of those that turns follow, as well. Of kernels
-    that are `alike` for all their types an instantiation stands for those that no launch is known of."""
+    that are `alike` for all their types an instantiation stands for those that no launch is known of. `as_original`: a
+    port whose original has hazards of its own, and which has no others, has to be equal in one schedule."""
     try:
         texts = [file.source for file in load_sources(path, options.include_dirs).files.values()]
         entries = [e for e in launchable(path, options, texts) if not kernels or function_name(e) in kernels]
@@ -56,7 +57,7 @@ def judged(
     sizes_of = judged_sizes if for_all else instantiations
     found = Comparing(session, most, options, THERE, sizes_of, for_all, beyond=True).compare([subject])
     found, stood_for = _without_launch(path, found, entries, alike)
-    judgement = judgement_of(found, each_size=True)
+    judgement = judgement_of(found, each_size=True, as_original=as_original)
     if judgement.status == "equal" and stood_for:
         also = (
             f"{judgement.what}; no launch is known of {stood_for} more of its instantiations, which have the same types"
@@ -78,19 +79,21 @@ def _without_launch(
     return [one for one in found if one.entries or one.case != path.name], len(left)
 
 
-def judgement_of(found: Sequence[Told], each_size: bool) -> Judgement:
+def judgement_of(found: Sequence[Told], each_size: bool, as_original: bool = False) -> Judgement:
     """One kernel that is wrong refuses all, and one that is not known leaves all unknown. `each_size`: so does a size
-    for which there was no time, as no run is made of it."""
+    for which there was no time, as no run is made of it. `as_original`: one whose original has hazards of its own, and
+    its port no others, has to be equal in one schedule."""
     for one in found:
         if one.wrong:
             return Judgement("refused", one.wrong[0].message)
     for one in found:
-        if one.equality != "equal":
+        if one.equality != "equal" and not (as_original and one.as_original):
             return Judgement("unknown", one.lines[-1])
         if one.left_out and each_size:
             what = f"{one.kernel} is equal {one.extent}, and there was no time for {one.left_out} (`--prove-seconds`)"
             return Judgement("unknown", what)
-    return Judgement("equal", "; ".join(dict.fromkeys(f"{t.kernel} {t.extent}" for t in found)))
+    told = (f"{t.kernel} {t.extent}" + (f", {t.as_original}" if t.as_original else "") for t in found)
+    return Judgement("equal", "; ".join(dict.fromkeys(told)))
 
 
 def judged_sizes(case: Case) -> list[list[Sizes]]:

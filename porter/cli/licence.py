@@ -31,7 +31,8 @@ def licensed(
     plan = port_plan(session, ported, root)
     if what := unsaid(session, plan, root):
         return what
-    found = judged(session, Path(root.path), plan, (), left, options, seconds, for_all=True, alike=root.alike)
+    found = judged(session, Path(root.path), plan, (), left, options, seconds, for_all=True, alike=root.alike,
+                   as_original=root.idiomatic)  # fmt: skip
     if found.status == "equal" and root.joined and (what := told_by_launches(Path(root.path), options)):
         return what
     if found.status != "equal":

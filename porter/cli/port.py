@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -16,15 +15,14 @@ from porter.build.gate import Gated
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.comparing import Told, compared_ports, lines_of, wrong_in
-from porter.cli.context import Session, command, styled
+from porter.cli.comparing import Told, compared_ports, lines_of, unproved, wrong_in
+from porter.cli.context import Session, command
 from porter.cli.endings import named
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.grading import brief
 from porter.cli.includers import compared_includers
 from porter.cli.inputs import processes, require_directories
-from porter.cli.judging import judge
-from porter.cli.licence import licence
+from porter.cli.making import UNCOMPILED, port_in_style
 from porter.cli.mending import mend
 from porter.cli.options import split_list
 from porter.cli.placing import ASTRAY, Placed, how_to_compile, placed
@@ -38,10 +36,6 @@ from porter.report import json as report_json
 from porter.report.exits import gate_exit, port_exit
 from porter.report.grade import Brief
 from porter.report.groups import group_bodies
-from porter.tune.automatic import SECONDS, Auto, made, unrun, untried
-from porter.tune.styles import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE
-from porter.tune.verifying import verified
-from porter.verify.budget import Budget
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.gate import GateOptions
 from porter.verify.preprocessed import preprocessed
@@ -80,9 +74,9 @@ def port(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, processes(jobs, paths),
         storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
-    held = "" if compiles else "with `--no-compile` nothing is run"
+    held = "" if compiles else UNCOMPILED
     proves = prove_seconds if compiles else 0
-    ported = _made(session, make, held, seconds, options, proves)
+    ported = port_in_style(session, make, held, seconds, options, proves)
     _added(session, ported, marks)
     if apply and not allow_dirty:
         require_clean(Path(path) for path in ported.changed if path in ported.old or _differs(path, ported.new[path]))
@@ -93,7 +87,7 @@ def port(
     hazards = wrong_in(compared)
     refused = gate_exit(gated) is not ExitCode.OK or bool(hazards)
     graded = _grade(session, ported) if grades and not refused else []
-    diagnostics = [*ported.diagnostics, *ported.left_over, *(d for g in gated for d in g.diagnostics), *hazards]
+    diagnostics = [*ported.diagnostics, *ported.left_over, *unproved(gated, compared), *hazards]
     # with lines of the originals, which --apply replaces
     session.report(diagnostics if session.verbosity > 0 else _brief(diagnostics))
     written = [] if refused else _write(ported, output, apply, port)
@@ -117,33 +111,6 @@ def _more(compared: Sequence[Told], graded: Sequence[Brief] | None) -> dict[str,
     """What a document has where kernels were looked at, and where there is a case."""
     more: dict[str, object] = {"proofs": [one.body for one in compared]} if compared else {}
     return more if graded is None else more | {"grades": [one.body() for one in graded]}
-
-
-def _made(
-    session: Session, make: Callable[..., Ported], held: str, seconds: float | None, options: GateOptions,
-    proves: float,
-) -> Ported:  # fmt: skip
-    """The port in the session's style. `held`: why nothing is run. `proves`: for how many seconds PTX is looked at, 0
-    for not at all."""
-    compares = licence(session, options, proves)
-    auto = session.style == AUTO
-    held = held or (unrun(session) if auto else "")
-    compat = auto and bool(held)
-    with styled(COMPAT) if compat else nullcontext(), session.counting() as counted:
-        first = partial(make, tell=partial(counted, "porting") if counted is not None else None)
-        ported = made(session, first) if auto else first()
-    if compat:
-        halved = any(d.code is Code.HALF_RATE for d in ported.diagnostics) or any(r.dsl for r in ported.changed_roots)
-        if halved:
-            ported.diagnostics.append(untried("all kernels", held))
-        return ported
-    if auto:
-        return Auto(session, Budget.of_work(SECONDS if seconds is None else seconds), compares=compares).choose(
-            ported, make
-        )
-    if session.style in (FULL_RATE, IDIOMATIC, NATIVE):
-        return verified(session, ported, make, Budget.of_work(seconds), compares, judge(session, options, proves))
-    return ported
 
 
 def _added(session: Session, ported: Ported, marks: bool) -> None:

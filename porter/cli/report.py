@@ -21,10 +21,11 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.grading import brief
 from porter.cli.inputs import read_document, require_directories, require_file, require_source
+from porter.cli.making import port_in_style
 from porter.cli.options import sim_options
 from porter.cli.port import port_document
-from porter.cli.porting import case_of_port, plan_of_case, port_paths
-from porter.diagnostics import Code, ExitCode, PorterError, worst_exit
+from porter.cli.porting import case_of_port, plan_in, plan_of_case, port_paths
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, worst_exit
 from porter.diagnostics.reading import read_file
 from porter.lang.sources import is_python
 from porter.passes.ported import Ported
@@ -38,15 +39,18 @@ from porter.tune.searching import compilable
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.depot import depots
+from porter.verify.gate import GateOptions
 from porter.verify.launching import port_problem
 from porter.verify.prepare import run_once
 from porter.verify.problem import bind
+from porter.verify.proved import SECONDS
 from porter.verify.resources import rows_of_case, rows_of_files
 from porter.verify.room import crowded
 from porter.verify.settings import make_recorder
 from porter.verify.sweep import Wanted, verify_cases
 
 _TIMELINE_COLUMNS = 160
+_UNRUN = "with `--no-run` nothing is run"
 
 
 @command
@@ -107,7 +111,9 @@ class _Kernel:
 
     def subject(self, runs: bool, documents: Sequence[Mapping[str, Any]]) -> page.Subject:
         self.tell(f"porting {self.kernel}")
-        ported = port_paths([self.kernel], self.include_dirs)
+        options = GateOptions(self.include_dirs, toolkit=self.session.toolkit)
+        make = partial(port_paths, [self.kernel], self.include_dirs)
+        ported = port_in_style(self.session, make, "" if runs else _UNRUN, None, options, SECONDS if runs else 0)
         diagnostics = [*ported.diagnostics, *ported.left_over]
         if self.port is None:
             self.documents.append(port_document(ported, [], diagnostics, [], ported.exit_code))
@@ -117,7 +123,7 @@ class _Kernel:
             place = materialize(plan, self.kernel)
         assembly, timeline = None, list[Text]()
         if runs and place is not None:
-            assembly, timeline = self._run(place)
+            assembly, timeline = self._run(place, ported)
         sources = self._sources(ported, place)
         return page.Subject(self.kernel.name, [*self.documents, *documents], sources, assembly, timeline)
 
@@ -130,7 +136,16 @@ class _Kernel:
             for path in changed
         ]
 
-    def _run(self, place: Path) -> tuple[page.Assembly | None, list[Text]]:
+    def _given(self, ported: Ported, case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
+        """The port that is reported on, as a case launches it."""
+        if self.port is not None:
+            return plan_of_case(case, self.port)
+        plan = plan_in(self.session, ported, case)
+        if plan is None:
+            return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(self.kernel)}), *ported.diagnostics]
+        return plan, [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
+
+    def _run(self, place: Path, made: Ported) -> tuple[page.Assembly | None, list[Text]]:
         """What compilers, comparison and recorder say; what stops one of them is a message of the page."""
         try:
             toolkit = find_toolkit(self.session.toolkit)
@@ -144,7 +159,7 @@ class _Kernel:
             own = port_problem(problem, self.case.port if self.port is not None else None)
             self._add_build(rows_of_case(problem, own, self.kernel, place, toolkit, compilable)[0], toolkit.name)
             settings = sim_options(0, "late", "float64", None)
-            given = partial(plan_of_case, port=self.port)
+            given = partial(self._given, made)
             self.tell("verifying")
             wanted = Wanted(settings, port_of=given, finished=self.port is not None, include_dirs=self.include_dirs)
             self.documents.append(verification.document(verify_cases([self.case], wanted, builder, self.tell)))

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ import click
 from rich.text import Text
 
 from porter.build.files import placed_below, write_all, write_below
-from porter.cli.comparing import compared_ports, lines_of, wrong_in
+from porter.cli.comparing import compared_ports, lines_of, unproved, wrong_in
 from porter.cli.context import Session, command, current, install
 from porter.cli.endings import named
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.inputs import require_directories
+from porter.cli.making import UNCOMPILED, port_in_style
 from porter.cli.placing import how_to_compile, placed
 from porter.cli.porting import port_paths
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of, worst_exit
@@ -67,7 +69,10 @@ def review(
     memory = _memory(session, record, paths, output, include_dirs)
     rules = load_rules(tuple(map(str, current().rules)))
     searched = [Path(d) for d in memory.options["include_dirs"]]
-    ported = port_paths([Path(p) for p in memory.paths], searched, compiles=compiles)
+    options = GateOptions(tuple(searched), toolkit=session.toolkit, named=named)
+    make = partial(port_paths, [Path(p) for p in memory.paths], searched, gate=options, compiles=compiles)
+    held, proves = ("", prove_seconds) if compiles else (UNCOMPILED, 0)
+    ported = port_in_style(current(), make, held, None, options, proves)
     seen = review_of(ported, rules)
     recalled = kept.recall(memory, seen)
     for item in seen.items:
@@ -89,8 +94,7 @@ def review(
         )
     else:
         diagnostics += _said(seen)
-        seconds = prove_seconds if compiles else 0
-        written = _finish(session, seen, memory, searched, compiles, seconds, diagnostics)
+        written = _finish(session, seen, memory, searched, compiles, proves, diagnostics)
     write_all({record: memory.dump()})
     session.report(diagnostics)
     session.show(*(Text(f"wrote {path}") for path in written))
@@ -117,10 +121,11 @@ def _memory(
     earlier = memory.options
     dirs = [str(d) for d in include_dirs] or earlier.get("include_dirs", [])
     directories = [str(d) for d in session.rules] or earlier.get("rules", [])
+    style = session.style or earlier.get("style")
     keep = session.keep_hopper if session.keep_hopper is not None else earlier.get("keep_hopper")
     mend = session.mend if session.mend is not None else earlier.get("mend")
-    memory.options = {"include_dirs": dirs, "rules": directories, "keep_hopper": keep, "mend": mend}
-    install(replace(session, rules=tuple(map(Path, directories)), keep_hopper=keep, mend=mend))
+    memory.options = {"include_dirs": dirs, "rules": directories, "keep_hopper": keep, "mend": mend, "style": style}
+    install(replace(session, rules=tuple(map(Path, directories)), keep_hopper=keep, mend=mend, style=style))
     return memory
 
 
@@ -317,10 +322,9 @@ def _finish(
         layout=port.layout,
     )
     gated = compile_ports(result, options, None) if compiles else not_compiled(result, "--no-compile")
-    diagnostics += [d for g in gated for d in g.diagnostics]
     session.show(*report_gate.summary(gated))
     compared = compared_ports(session, result, gated, options, seconds)
-    diagnostics += wrong_in(compared)
+    diagnostics += [*unproved(gated, compared), *wrong_in(compared)]
     session.show(*map(Text, lines_of(compared)))
     if gate_exit(gated) is not ExitCode.OK or wrong_in(compared):
         return []

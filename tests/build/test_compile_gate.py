@@ -76,6 +76,19 @@ def test_kernels_are_matched_by_their_names() -> None:
     assert rows["h"] is None, "an overload is not guessed"
 
 
+NT, TN, NN = ({"old": f"_Z1kI3OldLi{n}EEvT_", "new": f"_Z1kI3NewLi{n}EEvT_"} for n in (64, 8, 1))
+
+
+@pytest.mark.parametrize("order", [(NT, TN, NN), (NN, NT, TN), (TN, NT, NN)])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_instantiations_whose_types_change_are_matched_by_the_others(order: list[dict[str, str]], count: int) -> None:
+    """Each is the one with which it has most words in common, whatever the order of the compiler."""
+    before = module(**{one["old"]: Resources(10 + n) for n, one in enumerate(order[:count])})
+    after = module(**{one["new"]: Resources(20 + n) for n, one in enumerate(reversed(order[:count]))})
+    rows = kernels(before, after, "a", "b").rows
+    assert {r.entries for r in rows} == {(one["old"], one["new"]) for one in order[:count]}
+
+
 @pytest.mark.parametrize(("before", "after", "worse"), [(0, 8, True), (8, 16, False), (8, 0, False), (0, 0, False)])
 def test_only_new_spills_count(before: int, after: int, worse: bool) -> None:
     old, new = module(k=Resources(9, spill_stores=before)), module(k=Resources(9, spill_loads=after))

@@ -114,7 +114,7 @@ def test_steps_stay_where_the_grade_finds_them_no_slower(
     monkeypatch.setattr(verifying, "slower", slower)
     monkeypatch.setattr(search, "staged", lambda session, ported, make: Staged(ported, frozenset()))
     monkeypatch.setattr(search, "shared", lambda session, ported, make: Chosen(ported))
-    monkeypatch.setattr("porter.cli.port.judge", lambda *asked: lambda *claim: Judgement("equal", ""))
+    monkeypatch.setattr("porter.cli.making.judge", lambda *asked: lambda *claim: Judgement("equal", ""))
     another = shutil.copytree(CORPUS / "cute_gemm_ws", kernel.parent / "ws") / "cute_gemm_ws.cu"
     text, said = ported(another, "--style", "native")
     assert own == [str(another)]

@@ -13,7 +13,9 @@ from typing import Any, cast
 import pytest
 
 from porter.build.port_plan import PortPlan
+from porter.cli.comparing import Told
 from porter.cli.context import Session
+from porter.cli.judging import judgement_of
 from porter.cli.mains import compared_by_main, programs_of
 from porter.verify.gate import GateOptions
 from porter.verify.program import LaunchRecord
@@ -119,3 +121,16 @@ def test_parameters_of_a_port_are_its_own(tmp_path: Path) -> None:
     assert programs is not None
     found = [f.equality for f in compared_by_main(programs, [NT, TN])]
     assert [(e.status, len(e.looked_at)) if e else e for e in found] == [("equal", 1), ("equal", 1), ("differs", 0)]
+
+
+RACY = "equal for the schedule that was executed; the original's own hazards: H17; the port has none"
+
+
+@pytest.mark.parametrize(
+    ("as_original", "asked", "status"), [(RACY, True, "equal"), (RACY, False, "unknown"), ("", True, "unknown")]
+)
+def test_originals_with_hazards_of_their_own(as_original: str, asked: bool, status: str) -> None:
+    """What keeps a port from being known to be equal may be the original's alone."""
+    told = Told("k.cu", {}, ("not known",), (), (NT,), "unknown", "at a grid", "", as_original)
+    found = judgement_of([told], each_size=True, as_original=asked)
+    assert (found.status, RACY in found.what) == (status, status == "equal")
