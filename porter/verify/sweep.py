@@ -46,7 +46,8 @@ class Wanted:
     there already, so that also an original which is known as PTX or a binary has one. `source` is that of recorded
     cases; `include_dirs` come behind the case's own. `all_named`: a case that cannot be run is named and does not
     hide the others. `known`: rows that are taken as they are, to which others are added. `prove_seconds`: how long the
-    synchronization of each program is proved on its PTX; 0: not at all."""
+    synchronization of each program is proved on its PTX; 0: not at all. `again`: the first size is run under other
+    schedules, too."""
 
     settings: SimOptions
     backend: str = "sim"
@@ -62,6 +63,7 @@ class Wanted:
     budget: Budget = field(default_factory=Budget)
     known: Known | None = None
     prove_seconds: float = 0
+    again: bool = True
 
     def families_of(self, case: Case) -> Sequence[str] | None:
         """None: all that apply."""
@@ -166,7 +168,7 @@ class _Sweep:
             settings.seed,
             settings.schedule,
             self.tell,
-            again=other_schedules(dsl_port, settings) if self.on_simulator else (),
+            again=other_schedules(dsl_port, settings) if self.on_simulator and wanted.again else (),
             checking=partial(self._checking, plan) if self.checks and wanted.hazards is not False else None,
             under=partial(_under, settings) if self.checks else None,
             budget=wanted.budget,
