@@ -279,7 +279,7 @@ NATIVE_LEFT = warning(
 NATIVE_UNPROVED = warning(
     "PT2514",
     "{path} is without the step {step}: {what}",
-    "With `--style native` a port with a step is compared on PTX and run: all sizes of the case beside the kernel, all "
+    "A port with a step is run (of CUDA C++ it is compared on PTX first): all sizes of the case beside the kernel, all "
     "input families, several schedules, hazards at strict level. A step is given only if PTX shows no difference and "
     "no hazard, and runs find nothing.",
     "Correct as it is. Where a case ran the kernel, `porter verify --style native` shows what is said above; where "

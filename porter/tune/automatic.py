@@ -98,6 +98,8 @@ class Auto:
     """Whether a port has M=128 MMAs that no run proved."""
     _proofs: Proofs | None = None
     _chosen: dict[Path, Ported] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)
+    """What runs said against steps."""
 
     def of_file(self, path: Path, make: Make) -> Ported:
         """The port of a kernel's file, which is chosen once: several cases may ask for it."""
@@ -115,6 +117,8 @@ class Auto:
         found.diagnostics[:] = _together(found.diagnostics, self.budget)
         found.diagnostics[:] = one_each(found.diagnostics, found.roots, self.session.verbosity > 0)
         found.diagnostics[:] = [d for d in found.diagnostics if d.code is not Code.NATIVE_LEFT]
+        own = {r.path for r in found.roots if r.idiomatic}
+        found.diagnostics += [d for d in steps.said if _path(d) in own and d.values["what"] in self._refused]
         if self.proves:
             found.diagnostics += [d for root in found.roots for d in self.proofs.native(found, root)]
         return found
@@ -129,7 +133,9 @@ class Auto:
         try:
             lost = slower(self.session, ported, bare, root.path, self.proofs.builder)
             if lost is None and self.proves:
-                return self.proofs.missing(ported, root)
+                what = self.proofs.missing(ported, root)
+                self._refused.add(what)
+                return what
         except Exception as error:
             known = error.diagnostic if isinstance(error, PorterError) else unforeseen(error)
             return f"it could not be run: {known.message}"

@@ -46,9 +46,9 @@ class Wanted:
     for where there is a port and they can be. `port_of` None: only originals; `finished`: it gives a port that is
     there already, so that also an original which is known as PTX or a binary has one. `source` is that of recorded
     cases; `include_dirs` come behind the case's own. `all_named`: a case that cannot be run is named and does not
-    hide the others. `known`: rows that are taken as they are, to which others are added; `runs`: the same of
-    runs of originals. `prove_seconds`: how long the
-    synchronization of each program is proved on its PTX; 0: not at all."""
+    hide the others. `known`: rows that are taken as they are, to which others are added; `runs`: the same of runs of
+    originals. `prove_seconds`: how long the synchronization of each program is proved on its PTX; 0: not at all.
+    `again`: the first size is run under other schedules, too."""
 
     settings: SimOptions
     backend: str = "sim"
@@ -65,6 +65,7 @@ class Wanted:
     known: Known | None = None
     runs: Runs | None = None
     prove_seconds: float = 0
+    again: bool = True
 
     def families_of(self, case: Case) -> Sequence[str] | None:
         """None: all that apply."""
@@ -169,7 +170,7 @@ class _Sweep:
             settings.seed,
             settings.schedule,
             self.tell,
-            again=other_schedules(dsl_port, settings) if self.on_simulator else (),
+            again=other_schedules(dsl_port, settings) if self.on_simulator and wanted.again else (),
             checking=partial(self._checking, plan) if self.checks and wanted.hazards is not False else None,
             under=partial(_under, settings) if self.checks else None,
             budget=wanted.budget,

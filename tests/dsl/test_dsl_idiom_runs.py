@@ -26,8 +26,12 @@ IN_OWN_WORDS = ("dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes", "dsl_gemm_cluster"
 WITH_A_WARP = ("dsl_gemm_grouped", "dsl_gemm_persistent")
 """Kernels that have the step for MMAs."""
 LEFT = {
-    "dsl_gemm_helpers": "names of Hopper in",
-    "dsl_gemm_plain": "pipelines of loads: none found",
+    "dsl_attention": "A from registers (PTR581)",
+    "dsl_attention_bwd": "MMAs that a function of the kernel issues (PTR585)",
+    "dsl_attention_wide": "MMAs that a function of the kernel issues (PTR585)",
+    "dsl_gemm_helpers": "mma_helpers.py (PTR580)",
+    "dsl_gemm_plain": "pipelines of loads: none found, one is needed (PTR585)",
+    "dsl_gemm_sparse": "MMAs that a function of the kernel issues (PTR585)",
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread(4)]
@@ -75,11 +79,27 @@ IN_SHARES: dict[str, tuple[tuple[str, str], ...]] = {
         ("(None, None, 0, (tidx - 128) // 128, None)]", "(None, None, 0, 1 - (tidx - 128) // 128, None)]"),
     ),
 }  # fmt: skip
-ACQUIRED = "                acc_full.producer_acquire(acc_fill_state)\n"
+ACQUIRED = """                acc_read = acc_full.sync_object_empty.get_barrier(acc_fill_state.index)
+                while not mbarrier_try_wait_parity(acc_read, acc_fill_state.phase, scope=MBarrierScope.CLUSTER):
+                    pass
+"""
+FREED = """        tcgen05_fence(Tcgen05Fence.AFTER_THREAD_SYNC)
+        if warp_idx == 0:
+            cute.arch.dealloc"""
 IN_TURNS: dict[str, tuple[tuple[str, str], ...]] = {
     "an accumulator that is filled before it was read": ((ACQUIRED, ""),),
     "an accumulator that is the other one's": (("0, epi_idx, acc_state.index)", "0, epi_idx, 1 - acc_state.index)"),),
     "one accumulator with barriers of two": (("(None, None, None, acc_fill_state.index)", "(None, None, None, 0)"),),
+    "a half of B that is the other CTA's": (("2 * n + cta_rank", "2 * n + 1 - cta_rank"),),
+    "the bytes of one CTA": (("tx_count=2 * (", "tx_count=1 * ("),),
+    "an accumulator that the second CTA gives back to itself": (
+        ("mbarrier_arrive(mapa(acc_full.sync_object_empty.get_barrier(acc_state.index), 0))",
+         "mbarrier_arrive(acc_full.sync_object_empty.get_barrier(acc_state.index))"),
+    ),
+    "columns that are freed while the second CTA reads": (
+        (f"        cute.arch.cluster_arrive()\n        cute.arch.cluster_wait()\n{FREED}",
+         f"        cute.arch.sync_threads()\n{FREED}"),
+    ),
 }  # fmt: skip
 WRONG = {(kernel, name): plants[name] for kernel, plants in (("dsl_gemm", PLANTS), ("dsl_gemm_fp8_scaled", IN_SHARES),
          ("dsl_gemm_persistent", IN_TURNS)) for name in plants}  # fmt: skip

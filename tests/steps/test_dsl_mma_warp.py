@@ -13,7 +13,7 @@ import pytest
 from porter.lang.text import EditGroup, Safety, apply_groups
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.idiom_dsl.stated import stated
-from porter.passes.native.step import steps_for
+from porter.passes.native.dsl_mma_warp import STEP
 from porter.rules.load import load_rules
 
 KERNEL = next(r for r in load_rules() if r.id == "PTR589").examples[0].before
@@ -35,7 +35,7 @@ def ported(*changes: Change, columns: int = 128) -> tuple[Idiomatic, str]:
         before, found, after = text.rpartition(old)
         assert found, old
         text = before + new + after
-    found = idiomatic(str(PATH), text.encode(), [stated(PATH, text.encode(), 128, columns)], steps_for("dsl"))
+    found = idiomatic(str(PATH), text.encode(), [stated(PATH, text.encode(), 128, columns)], [STEP])
     assert not found.what, found.what
     groups = [EditGroup(rule, "", Safety.REVIEW, (edit,)) for rule, edit in found.edits]
     result = apply_groups({str(PATH): text.encode()}, groups)[str(PATH)].decode()
@@ -74,7 +74,7 @@ TAKEN: dict[str, tuple[tuple[Change, ...], str]] = {
             (NEXT, ""), ("                work = turns.get_current_work()\n", ""),
             ("            work = turns.initial_work_tile_info()\n", ""),
             ("            turns = utils.StaticPersistentTileScheduler.create("
-             "self.order, cute.arch.block_idx(), cute.arch.grid_dim())\n", ""),
+             "order, cute.arch.block_idx(), cute.arch.grid_dim())\n", ""),
         ),
         " == 3:\n            read = ",
     ),

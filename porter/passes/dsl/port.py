@@ -28,6 +28,7 @@ from porter.passes.dsl.refusals import refused
 from porter.passes.dsl.renames import LocalNames, NameRules, RuleEdit, conflicts, renamed, reworded
 from porter.passes.dsl.unread import modules_not_found, nothing_read
 from porter.passes.idiom_dsl.facts import Traces
+from porter.passes.idiom_dsl.imports import RULE as NAMES
 from porter.passes.idiom_dsl.names import ALL_OBSERVED
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.keeping import Kept
@@ -246,7 +247,7 @@ class _Port:
         modules = [self.closure.modules[name] for name in sorted(self.hopper - self.native)]
         module = modules[0]
         if len(modules) > 1 or not module.own:
-            found = Idiomatic(what=f"names of Hopper in {modules[-1].path}")
+            found = Idiomatic(what=f"names of Hopper in {modules[-1].path}", rule=NAMES)
         elif self.selection != Selection():
             found = Idiomatic(what="rules that are chosen or left out one by one")
         else:
@@ -259,7 +260,8 @@ class _Port:
         if found.what:
             names = ", ".join(k.name.value for k in kernels_of(self.closure, module, self.known)) or module.path
             where = Location(module.path, found.line) if found.line else Location(module.path)
-            result.diagnostics.append(Diagnostic(Code.IDIOM_LEFT, where, {"kernel": names, "what": found.what}))
+            what = f"{found.what} ({found.rule})" if found.rule else found.what
+            result.diagnostics.append(Diagnostic(Code.IDIOM_LEFT, where, {"kernel": names, "what": what}))
             return None
         self.places = {name: one.path for name, one in self.closure.modules.items() if one.own}
         self.patched = {module.name}

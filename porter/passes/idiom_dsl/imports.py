@@ -12,6 +12,7 @@ from porter.passes.idiom_dsl.names import BECOMES, METHODS, MODULES, SHORT, SIST
 from porter.passes.idiom_dsl.text import Draft, Left, Text, found_in
 
 RULE = "PTR580"
+_WIDEST = 110
 
 
 class Imports:
@@ -131,4 +132,10 @@ def _import_lines(names: Mapping[str, str]) -> str:
             beside.setdefault(module, []).append(local)
         else:
             lines.append(f"import {name} as {local}\n")
-    return "".join([*lines, *(f"from {module} import {', '.join(found)}\n" for module, found in beside.items())])
+    return "".join([*lines, *(_from(module, found) for module, found in beside.items())])
+
+
+def _from(module: str, names: list[str]) -> str:
+    """The names on a line of their own where the whole would be long."""
+    line, listed = f"from {module} import ", ", ".join(names)
+    return f"{line}{listed}\n" if len(line + listed) <= _WIDEST else f"{line}(\n    {listed},\n)\n"

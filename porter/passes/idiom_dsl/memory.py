@@ -15,7 +15,7 @@ import libcst.matchers as m
 from porter.passes.idiom_dsl.facts import agreed
 from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED, ONE_BLOCK
-from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one
+from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
 from porter.passes.idiom_dsl.words import Words
 from porter.ptx.wgmma import THREADS
 
@@ -73,9 +73,13 @@ def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroup
     layout, defer = argument(create, None, "cta_layout_vmnk"), argument(create, None, "defer_sync")
     _arrivals(kernel, draft, create, layout)
     words["layout"] = kernel.text.code(layout.value) if layout is not None else ""
+    if words["pair"]:
+        words["layout"] = f"{words['cute']}.make_layout((2, 1, 1, 1))"
     words["defer"] = kernel.text.code(defer.value) if defer is not None else ""
     everybody = kernel.branch is None
     words["readers"] = _block(kernel, warpgroups) if everybody else _threads(number)
+    if words["pair"]:
+        words["readers"] = f"2 * {operand(words['readers'])}"
     words["apart"] = kernel.text.margin(kernel.accumulator.statement) != kernel.text.margin(
         kernel.function.body.body[0]
     )
@@ -218,6 +222,8 @@ def end(kernel: Kernel, draft: Draft, words: Words) -> None:
             raise Left("loads with several states")
         drained = f"if {kernel.loader}:\n    {kernel.pipeline[0]}.producer_tail({state.pop()})\n"
     meet = f"{words['gathered']}.arrive_and_wait()" if words["apart"] else f"{words['cute']}.arch.sync_threads()"
+    if words["pair"]:
+        meet = f"{words['cute']}.arch.cluster_arrive()\n{words['cute']}.arch.cluster_wait()"
     draft.below(END, last, drained + words.text("end", meet=meet))
 
 

@@ -13,10 +13,9 @@ import libcst as cst
 import libcst.matchers as m
 
 from porter.passes.idiom_dsl.facts import Seen, agreed
-from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
-from porter.passes.idiom_dsl.names import IN_SECTIONS
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
+from porter.passes.idiom_dsl.words import Words
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.umma import Kind, legal_m, legal_n
 
@@ -73,7 +72,7 @@ def _made(kernel: Kernel) -> cst.Call:
     return one(list(dict.fromkeys(s.call for s in kernel.facts.of("make_mma"))), "calls that make a tiled MMA")
 
 
-def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str, is_shared: bool) -> None:
+def edit(kernel: Kernel, draft: Draft, words: Words, epilogue_tile: str, is_shared: bool) -> None:
     """`epilogue_tile`: its name in the kernel; empty where the accumulator is read as a whole. `is_shared`: all
     warpgroups read it."""
     text = kernel.text
@@ -83,9 +82,10 @@ def edit(kernel: Kernel, draft: Draft, imports: Imports, epilogue_tile: str, is_
     if layout is None or tiler is None or None in plain:
         raise Left("a tiled MMA whose arguments are not named one by one", made)
     tile = _tile(kernel, made)
-    group = f"{imports.of(IN_SECTIONS['tcgen05'])}.CtaGroup.ONE"
+    group = f"{words['tcgen05']}.CtaGroup.{'TWO' if words['pair'] else 'ONE'}"
+    whole = _of_pair(tile) if words["pair"] else tile
     draft.replace(RULE, layout, group if layout.keyword is None else f"cta_group={group}")
-    draft.replace(RULE, tiler, tile if layout.keyword is None and len(made.args) == 7 else f"mma_tiler_mn={tile}")
+    draft.replace(RULE, tiler, whole if layout.keyword is None and len(made.args) == 7 else f"mma_tiler_mn={whole}")
     if (source := argument(made, 7, "a_source")) is not None:
         draft.replace(RULE, source, text.code(source))
     if not is_shared:
@@ -111,6 +111,15 @@ def _tile(kernel: Kernel, made: cst.Call) -> str:
     if len(found) != 1:
         raise Left("a tile that has no name where the tiled MMA is made", made)
     return found.pop()
+
+
+def _of_pair(tile: str) -> str:
+    """The tile of two CTAs below each other."""
+    if tile.endswith("[:2]"):
+        name = tile.removesuffix("[:2]")
+        return f"(2 * {name}[0], {name}[1])"
+    rows, columns = tile[1:-1].split(", ")
+    return f"(2 * {operand(rows)}, {columns})"
 
 
 def _spelled(kernel: Kernel, value: cst.BaseExpression, made: cst.Call) -> str:

@@ -12,13 +12,14 @@ from porter.lang.text import Edit
 from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma, promoted, registers
 from porter.passes.idiom_dsl.epilogue import ByTiles
 from porter.passes.idiom_dsl.facts import Facts, Trace
+from porter.passes.idiom_dsl.imports import RULE as NAMES
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel, kernels
 from porter.passes.idiom_dsl.names import OPTIONAL
 from porter.passes.idiom_dsl.promoted import Promoted
 from porter.passes.idiom_dsl.registers import InRegisters
 from porter.passes.idiom_dsl.site import Site
-from porter.passes.idiom_dsl.text import Draft, Left, read
+from porter.passes.idiom_dsl.text import Draft, Left, of_rule, read
 from porter.passes.idiom_dsl.unused import remove_unused
 from porter.passes.idiom_dsl.words import Words
 from porter.steps.step import Step
@@ -26,13 +27,14 @@ from porter.steps.step import Step
 
 @dataclass(frozen=True)
 class Idiomatic:
-    """Edits with the rules that they are of, and the kernels; or `what` keeps the file from them, at a `line`.
-    `absent`: names that the installed DSL lacks for it."""
+    """Edits with the rules that they are of, and the kernels; or `what` keeps the file from them, at a `line`, and for
+    which `rule` that is missing. `absent`: names that the installed DSL lacks for it."""
 
     edits: Sequence[tuple[str, Edit]] = ()
     kernels: Sequence[str] = ()
     what: str = ""
     line: int = 0
+    rule: str = ""
     absent: Sequence[str] = ()
     steps: Sequence[str] = ()
     """Those that its kernels have; `without` others, and what is missing for each, as (kernel, step, what, line)."""
@@ -45,8 +47,11 @@ def idiomatic(path: str, source: bytes, traces: Sequence[Trace], steps: Sequence
     try:
         text = read(path, source)
         facts, draft = Facts(text, traces), Draft(text)
-        facts.require_here("multiply", "make_mma", "load_pipeline", "epilogue_tile")
-        imports, found = Imports(text, draft), kernels(text, facts)
+        with of_rule(NAMES):
+            facts.require_here("multiply", "make_mma", "load_pipeline", "epilogue_tile")
+        with of_rule(mainloop.RULE):
+            found = kernels(text, facts)
+        imports = Imports(text, draft)
         for kernel in found:
             _edit(kernel, draft, imports, steps, left)
         imports.rename()
@@ -58,7 +63,8 @@ def idiomatic(path: str, source: bytes, traces: Sequence[Trace], steps: Sequence
     except cst.ParserSyntaxError as error:
         return Idiomatic(what=str(error.message), line=error.raw_line)
     except Left as why:
-        return Idiomatic(what=why.what, line=text.line(why.node) if text is not None and why.node is not None else 0)
+        line = text.line(why.node) if text is not None and why.node is not None else 0
+        return Idiomatic(what=why.what, line=line, rule=why.rule)
 
 
 def _taken(steps: Sequence[Step], kernels: Sequence[str], left: Sequence[tuple[str, str, str, int]]) -> list[str]:
@@ -70,29 +76,50 @@ def _edit(
     kernel: Kernel, draft: Draft, imports: Imports, steps: Sequence[Step], left: list[tuple[str, str, str, int]]
 ) -> None:
     """All rules, for one kernel. `left` gets the steps that it is without."""
-    mma.require(kernel)
-    words, how = Words(kernel, imports), _epilogue(kernel)
+    with of_rule(mma.RULE):
+        mma.require(kernel)
+    with of_rule(mainloop.RULE):
+        words = Words(kernel, imports)
+    with of_rule(epilogue.RULE):
+        how = _epilogue(kernel)
     words["load_whole"] = not isinstance(how, ByTiles)
     site = Site(kernel, words, how.slice, isinstance(how, ByTiles))
+    taken: list[str] = []
     for step in steps:
         try:
             assert step.write is not None
+            if missing := [what for name, what in step.after.items() if name not in taken]:
+                raise Left(missing[0])
             step.write(site)
+            taken.append(step.name)
         except Left as why:
             line = kernel.text.line(why.node or kernel.function)
             left.append((kernel.function.name.value, step.name, why.what, line))
-    mma.edit(kernel, draft, imports, how.tile, not isinstance(how, ByTiles))
-    memory.storage(kernel, draft, words)
-    memory.pipelines(kernel, draft, words, how.slice, how.warpgroups, how.number)
-    memory.accumulator(kernel, draft, words)
-    mainloop.edit(kernel, draft, words, how.slice, site.placed)
+    with of_rule(mma.RULE):
+        mma.edit(kernel, draft, words, how.tile, not isinstance(how, ByTiles))
+    with of_rule(memory.STORAGE):
+        memory.storage(kernel, draft, words)
+    with of_rule(memory.PIPELINE):
+        memory.pipelines(kernel, draft, words, how.slice, how.warpgroups, how.number)
+    with of_rule(memory.ACCUMULATOR):
+        memory.accumulator(kernel, draft, words)
+    with of_rule(mainloop.RULE):
+        mainloop.edit(kernel, draft, words, how.slice, site.placed)
+    with of_rule(epilogue.RULE):
+        _edit_epilogue(kernel, how, draft, words)
+    with of_rule(memory.END):
+        memory.end(kernel, draft, words)
+    if site.also is not None:
+        site.also(draft, words)
+
+
+def _edit_epilogue(kernel: Kernel, how: ByTiles | Promoted | InRegisters, draft: Draft, words: Words) -> None:
     if isinstance(how, InRegisters):
         registers.edit(kernel, how, draft, words)
     elif isinstance(how, Promoted):
         promoted.edit(kernel, how, draft, words)
     else:
         epilogue.edit(kernel, how, draft, words)
-    memory.end(kernel, draft, words)
 
 
 def _epilogue(kernel: Kernel) -> ByTiles | Promoted | InRegisters:

@@ -11,17 +11,18 @@ from porter.passes.idiom_dsl.text import Draft
 from porter.passes.idiom_dsl.words import Words
 
 Placed = Callable[[Draft, Words], None]
-"""Edits that put the main loop where it is executed."""
+"""Edits of a step, as one that puts the main loop where it is executed."""
 
 
 @dataclass
 class Site:
     """`slice`: the thread among those that read the accumulator. `by_tiles`: they load it tile by tile of the
-    epilogue. A step writes nothing: it sets words of the sections, and `placed`, which the rule of the main loop calls
-    in place of its own. It raises Left where it is not for this kernel."""
+    epilogue. A step writes nothing: it sets words of the sections, `placed`, which the rule of the main loop calls
+    in place of its own, and edits that are made `also`. It raises Left where it is not for this kernel."""
 
     kernel: Kernel
     words: Words
     slice: str
     by_tiles: bool
     placed: Placed | None = field(default=None)
+    also: Placed | None = field(default=None)

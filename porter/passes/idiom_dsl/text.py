@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import TypeVar, cast
@@ -27,11 +28,21 @@ _STEP = "    "
 
 
 class Left(Exception):
-    """Why a file keeps the support module: `what`, at a `node` if there is one."""
+    """Why a file keeps the support module: `what`, at a `node` if there is one, and which `rule` it is missing for."""
 
     def __init__(self, what: str, node: cst.CSTNode | None = None) -> None:
         super().__init__(what)
-        self.what, self.node = what, node
+        self.what, self.node, self.rule = what, node, ""
+
+
+@contextmanager
+def of_rule(rule: str) -> Iterator[None]:
+    """What is missing there is missing for this rule, if no other is named."""
+    try:
+        yield
+    except Left as left:
+        left.rule = left.rule or rule
+        raise
 
 
 def one(found: Sequence[Node], what: str) -> Node:
@@ -208,7 +219,7 @@ def operand(code: str) -> str:
     """An expression as an operand of another."""
     return (
         code
-        if m.matches(cst.parse_expression(code), m.Name() | m.Attribute() | m.Call() | m.Integer())
+        if m.matches(cst.parse_expression(code), m.Name() | m.Attribute() | m.Call() | m.Subscript() | m.Integer())
         else f"({code})"
     )
 

@@ -33,6 +33,9 @@ _OWN = {
     "issues": "is_mma_warp",
     "k": "k_block",
     "k_part": "k_part",
+    "rank": "cta_rank",
+    "columns": "acc_columns",
+    "read": "acc_read",
 }
 
 
@@ -42,6 +45,7 @@ class Words(dict[str, Any]):
     def __init__(self, kernel: Kernel, imports: Imports) -> None:
         super().__init__(mma=kernel.mma, repeats=kernel.repeats, fills_here=kernel.repeats)
         self.update(stages=1, counters=2, all_stages="", one_stage="", this_stage="")
+        self.update(pair=False, leads="")
         self["fences"] = OPTIONAL["fence"] not in kernel.facts.absent
         self._kernel, self._imports = kernel, imports
         names = kernel.accumulator.names

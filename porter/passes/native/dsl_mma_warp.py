@@ -59,8 +59,9 @@ def _write(site: Site) -> None:
     warp = _warp_index(kernel) or "{0}.make_warp_uniform({0}.warp_idx())".format(f"{words['cute']}.arch")
 
     def placed(draft: Draft, words: Words) -> None:
-        _place(kernel, found, f"{warp} == {number}", draft, words)
+        _place(kernel, found, f"{warp} == {number}{words['leads']}", draft, words)
 
+    words["warp"] = warp
     site.placed = placed
 
 
