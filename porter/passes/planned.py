@@ -49,12 +49,13 @@ def native_plans(
     trial = port_sources(result.sources, replace(options, chosen=chosen, stages=counts)) if result.plans else result
     found = []
     for plan in result.plans:
-        full_rate = plan.has_full_rate or bool(plan.mode)
-        why = () if full_rate else tuple(_said(result, Code.FULL_RATE_LEFT, plan.kernel))
-        rule = wide_steps()["two-consumers"].rule
-        steps = [Planned("m128", rule, titles[rule], "yes" if full_rate else "no", why)]
-        for step in steps_for("cute" if plan.mode else "cuda"):
-            steps += _planned(step, titles[step.rule], plan, result, trial, room.get(plan.kernel, ""))
+        why = () if plan.has_full_rate else tuple(_said(result, Code.FULL_RATE_LEFT, plan.kernel))
+        rule = wide_steps()["two-tiles" if plan.has_full_rate and not plan.joined else "two-consumers"].rule
+        m128 = Planned("m128", rule, titles[rule], "yes" if plan.has_full_rate else "no", why)
+        # in SM100's own words MMAs have these rows anyway, and steps of CuTe C++ go on from there alone
+        steps = [] if plan.mode or any(_said(result, Code.IDIOM_LEFT, plan.kernel)) else [m128]
+        for step in steps_for("cute") if plan.mode else steps_for("cuda") if steps else ():
+            steps += _planned(step, titles.get(step.rule, ""), plan, result, trial, room.get(plan.kernel, ""))
         found.append(NativePlan(plan.kernel, f"{plan.path}:{plan.line}", tuple(steps)))
     return found
 

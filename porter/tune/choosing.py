@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes
-from porter.tune.searching import Searching, builder_of
+from porter.tune.searching import Searching, WithoutError, builder_of, lacking
 from porter.tune.staging import port_plan, problem_of
 from porter.verify.prepare import Prepared, prepare
 
@@ -27,14 +27,6 @@ class Chosen:
     ported: Ported
     roots: frozenset[str] = frozenset()
     said: tuple[Diagnostic, ...] = ()
-
-
-class WithoutError(Exception):
-    """A root is without a step; says why."""
-
-    def __init__(self, *said: Diagnostic) -> None:
-        super().__init__(said)
-        self.said = said
 
 
 @dataclass(frozen=True)
@@ -83,8 +75,7 @@ class Choice:
         return ()
 
     def without(self, what: str) -> WithoutError:
-        values: dict[str, object] = {"kernel": ", ".join(self.root.kernels), "step": self.NAME, "what": what}
-        return WithoutError(Diagnostic(Code.NATIVE_LEFT, Location(self.root.path), values))
+        return WithoutError(lacking(self.root, self.NAME, what))
 
     def has_step(self, trial: Ported) -> bool:
         return self.NAME in next(r for r in trial.roots if r.path == self.root.path).native

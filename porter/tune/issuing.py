@@ -13,8 +13,8 @@ from porter.passes.native.ahead import NAME
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.product import NO_USE
 from porter.passes.ported import Ported, PortedRoot
-from porter.tune.choosing import Choice, Chosen, Said, SpillsError, WithoutError
-from porter.tune.searching import Make, Searching, adding, cuda_roots, of_step
+from porter.tune.choosing import Choice, Chosen, Said, SpillsError
+from porter.tune.searching import Make, Searching, WithoutError, adding, cuda_roots, of_step
 from porter.tune.tuning import tuned
 
 AS_FAST = "a gain: by the grade its loops are as fast without"

@@ -69,6 +69,20 @@ class Make(Protocol):
     ) -> Ported: ...  # fmt: skip
 
 
+class WithoutError(Exception):
+    """A root is without a step; says why."""
+
+    def __init__(self, *said: Diagnostic) -> None:
+        super().__init__(said)
+        self.said = said
+
+
+def lacking(root: PortedRoot, step: str, what: str) -> Diagnostic:
+    """What a root lacks for a step."""
+    values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": step, "what": what}
+    return Diagnostic(Code.NATIVE_LEFT, Location(root.path), values)
+
+
 def adding(make: Make, **more: frozenset[Any]) -> Make:
     """The same with more that is asked for."""
 

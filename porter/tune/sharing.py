@@ -11,8 +11,8 @@ from porter.grade.changes import Impossible, blocks
 from porter.grade.clocks import resident
 from porter.passes.native.blocks import BLOCKS, NAME
 from porter.passes.ported import Ported
-from porter.tune.choosing import GAIN, Built, Choice, Chosen, Said, WithoutError
-from porter.tune.searching import Make, Searching, cuda_roots, of_step
+from porter.tune.choosing import GAIN, Built, Choice, Chosen, Said
+from porter.tune.searching import Make, Searching, WithoutError, cuda_roots, of_step
 
 _SAID = Said(
     f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one",

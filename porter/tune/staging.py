@@ -31,9 +31,19 @@ from porter.scan.boxes import boxes_of
 from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.pipeline import pipelines
 from porter.scan.staging import Asked, asked_of, most_stages_of
-from porter.tune.candidates import calibration_of, candidate, grade_with
+from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with
 from porter.tune.layouts import layout_of
-from porter.tune.searching import Counts, Make, Pairs, Searching, adding, builder_of, cuda_roots
+from porter.tune.searching import (
+    Counts,
+    Make,
+    Pairs,
+    Searching,
+    WithoutError,
+    adding,
+    builder_of,
+    cuda_roots,
+    lacking,
+)  # fmt: skip
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.prepare import prepare
 
@@ -184,13 +194,12 @@ def _slower(
         try:
             rates = [grade_with(shape_of(session, made, r), problem, using, lifts=False).rate
                      for made, r in ((ported, root), (others, other))]  # fmt: skip
-        except (NoneLeftError, PorterError, ValueError):
+        except (WithoutError, PorterError, ValueError):
             continue
         if rates[0] <= rates[1]:
             slower.add((root.path, name))
             what = f"a gain at {problem}: by the grade {how[0]} {rates[0]:.1%}, {how[1]} {rates[1]:.1%}"
-            values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": name, "what": what}
-            said.append(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
+            said.append(lacking(root, name, what))
     return frozenset(slower)
 
 
@@ -202,7 +211,7 @@ def _in_l2(session: Searching, ported: Ported, said: list[Diagnostic]) -> Pairs:
     for root in (r for r in ported.roots if RASTER in r.native):
         try:
             what = no_order(shape_of(session, ported, root), problem, GROUP)
-        except NoneLeftError as none:
+        except WithoutError as none:
             what = "; ".join(str(d.values["what"]) for d in none.said)
         except (PorterError, ValueError) as error:
             what = f"what is loaded: {error.diagnostic.message if isinstance(error, PorterError) else error}"
@@ -210,17 +219,8 @@ def _in_l2(session: Searching, ported: Ported, said: list[Diagnostic]) -> Pairs:
             what = f"a gain at {problem}: {what}" if what else ""
         if what:
             left.add((root.path, RASTER))
-            values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": RASTER, "what": what}
-            said.append(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
+            said.append(lacking(root, RASTER, what))
     return frozenset(left)
-
-
-class NoneLeftError(Exception):
-    """A root is without a step; says why."""
-
-    def __init__(self, *said: Diagnostic) -> None:
-        super().__init__(said)
-        self.said = said
 
 
 @dataclass
@@ -241,24 +241,21 @@ class _Choice:
         """What keeps a root from a step of the choice."""
         try:
             step()
-        except NoneLeftError as none:
+        except WithoutError as none:
             return none.said
         except (PorterError, ValueError) as error:
             what = error.diagnostic.message if isinstance(error, PorterError) else str(error)
-            return [self._left(f"what is graded: {what}")]
+            return self._none(f"what is graded: {what}").said
         return ()
 
-    def _left(self, what: str) -> Diagnostic:
-        return self._none(what).said[0]
-
-    def _none(self, what: str) -> NoneLeftError:
-        return _none(self.root, what)
+    def _none(self, what: str) -> WithoutError:
+        return WithoutError(lacking(self.root, NAME, what))
 
     def look(self) -> None:
         """How many stages there are, and how many shared memory holds.
 
         Raises:
-            NoneLeftError: no more than there are; PorterError: what reading raises.
+            WithoutError: no more than there are; PorterError: what reading raises.
         """
         if self.ported.keeps_hopper:
             raise self._none("one launch for one chip: the original's form stands beside the port's")
@@ -286,7 +283,7 @@ class _Choice:
         one more.
 
         Raises:
-            NoneLeftError: the step refuses it, or host code does not say in numbers what it asks for.
+            WithoutError: the step refuses it, or host code does not say in numbers what it asks for.
         """
         path, rules, kernel = Path(self.root.path), rules_of(self.session), self.root.kernels[0]
 
@@ -310,16 +307,16 @@ class _Choice:
         # that more stages take more of what is asked for, the step has seen by the types
         self.held, self.nbytes, self.most = held, 0, most
 
-    def _refused(self, ported: Ported, root: PortedRoot) -> NoneLeftError:
+    def _refused(self, ported: Ported, root: PortedRoot) -> WithoutError:
         """What the step says of a root that has no more stages."""
         about = [d for d in ported.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
-        return NoneLeftError(*(d for d in about if d.values["kernel"] == ", ".join(root.kernels)))
+        return WithoutError(*(d for d in about if d.values["kernel"] == ", ".join(root.kernels)))
 
     def choose(self, most: Ported) -> None:
         """The number that the grade finds best, of those up to what the port `most` has.
 
         Raises:
-            NoneLeftError: that is the one that there is; PorterError, ValueError: what compiling and grading raise.
+            WithoutError: that is the one that there is; PorterError, ValueError: what compiling and grading raise.
         """
         root = next(r for r in most.roots if r.path == self.root.path)
         if not root.stages:
@@ -342,21 +339,16 @@ class _Choice:
         self.best = best
 
 
-def _cases(root: PortedRoot) -> list[Case]:
-    found = map(load_case, cases_if_any(Path(root.path)))
-    return [c for c in found if c.recorded is None and (c.dsl is not None) is root.dsl]
-
-
 def shape_of(session: Searching, ported: Ported, root: PortedRoot) -> Shape:
     """A port as the grade reads it, at the default size of its first case.
 
     Raises:
-        NoneLeftError: it does not; PorterError: what compiling raises.
+        WithoutError: it does not; PorterError: what compiling raises.
     """
     plan = replace(port_plan(session, ported, root), section=None)
-    cases = [c for c in _cases(root) if c.dsl is None]
+    cases = [c for c in cases_of(root) if c.dsl is None]
     if not cases:
-        raise _none(root, "a case beside it, whose launch is graded")
+        raise WithoutError(lacking(root, NAME, "a case beside it, whose launch is graded"))
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return plan.on(case.template, case.launch.grid, case.map_params), []
@@ -364,13 +356,9 @@ def shape_of(session: Searching, ported: Ported, root: PortedRoot) -> Shape:
     found, _ = prepare(cases[0], ["port"], builder_of(session), cases[0].sizes, 0, port_of)
     read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
     if not read or read[0].reading.shape is None or read[0].gaps:
-        raise _none(root, f"what is graded: {'; '.join(read[0].gaps) if read else 'nothing was compiled'}")
+        gaps = "; ".join(read[0].gaps) if read else "nothing was compiled"
+        raise WithoutError(lacking(root, NAME, f"what is graded: {gaps}"))
     return read[0].reading.shape
-
-
-def _none(root: PortedRoot, what: str) -> NoneLeftError:
-    values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": NAME, "what": what}
-    return NoneLeftError(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
 
 
 def _grows(before: Asked | None, after: Asked | None, least: int) -> bool:

@@ -7,8 +7,8 @@ from functools import partial
 
 from porter.passes.native.bulk_store import NAME, NO_USE
 from porter.passes.ported import Ported
-from porter.tune.choosing import Choice, Chosen, Said, WithoutError, ended
-from porter.tune.searching import Make, Searching, cuda_roots, of_step
+from porter.tune.choosing import Choice, Chosen, Said, ended
+from porter.tune.searching import Make, Searching, WithoutError, cuda_roots, of_step
 
 AS_FAST = "a gain: by the grade results leave as fast without"
 _SAID = Said(AS_FAST, "{name} is slower with copies", room="what warps stage of {name}")

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan
-from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.blocks import SHARED_OUT
 from porter.passes.native.registers import NAME, counts
 from porter.passes.ported import Ported, PortedRoot
-from porter.tune.searching import Counts, Make, Searching, builder_of, cuda_roots
+from porter.tune.searching import Counts, Make, Searching, builder_of, cuda_roots, lacking
 from porter.tune.staging import port_plan
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.prepare import prepare
@@ -36,8 +36,7 @@ def tuned(session: Searching, ported: Ported, make: Make) -> tuple[Ported, Count
         if found:
             chosen.add((root.path, found))
         elif what:
-            values = {"kernel": ", ".join(root.kernels), "step": NAME, "what": what}
-            said.append(Diagnostic(Code.NATIVE_LEFT, Location(root.path), values))
+            said.append(lacking(root, NAME, what))
     counts = frozenset(chosen)
     return (make(registers=counts) if counts else ported), counts, said
 

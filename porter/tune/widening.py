@@ -21,10 +21,10 @@ from porter.passes.widening import why_not
 from porter.rules.rule import Rule
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import HostLaunch, launch_of
-from porter.tune.choosing import GAIN, Choice, Chosen, WithoutError, ended
-from porter.tune.searching import Make, Searching, adding, cuda_roots, of_step
+from porter.tune.choosing import GAIN, Choice, Chosen, ended
+from porter.tune.searching import Make, Searching, WithoutError, adding, cuda_roots, of_step
 from porter.tune.sharing import shared
-from porter.tune.staging import NoneLeftError, major_of, problem_of, rules_of, shape_of, staged
+from porter.tune.staging import major_of, problem_of, rules_of, shape_of, staged
 from porter.tune.storing import stored
 from porter.verify.expr import FUNCTIONS, ExpressionError, evaluate
 
@@ -76,7 +76,7 @@ class _Choice(Choice):
         for made, one, how in ((self.ported, self.root, make), (trial, root, self._only(make))):
             try:
                 shape = self._with_others(made, one, how)
-            except NoneLeftError as none:
+            except WithoutError as none:
                 raise self.without("; ".join(str(d.values["what"]) for d in none.said)) from None
             except ValueError as error:
                 raise self.without(f"what is graded: {error}") from None

@@ -7,11 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 
+from porter.verify.budget import digest_of
 from porter.verify.builder import BuiltKernel
 from porter.verify.problem import Problem
 
-MOST = 1 << 20
-"""Bytes of outputs of which it is kept what they are made of; what was used last stays."""
+MOST = 1 << 23
+"""Bytes of outputs of which it is kept what they are made of, in 24 bytes each; what was used last stays."""
 SMALL = 1 << 14
 """What something else that is known counts for."""
 _KNOWN: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
@@ -19,11 +20,19 @@ _KNOWN: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 T = TypeVar("T")
 
 
+def forget() -> None:
+    """Nothing is known then."""
+    _KNOWN.clear()
+
+
 def made_of(built: tuple[BuiltKernel, Problem]) -> Hashable:
-    """What tells a program with its launch from others."""
+    """What tells a program with its launch, and the data of its case, from others; of a case that is no file, nothing
+    is known twice."""
     kernel, problem = built
-    launch = repr((problem.arguments, problem.tensor_maps, problem.launch, problem.tensors))
-    return kernel.entry, kernel.ptx, problem.case.path, tuple(problem.sizes.items()), launch
+    if not problem.case.path.is_file():
+        return object()
+    launch = problem.sizes, problem.arguments, problem.tensor_maps, problem.launch, problem.tensors
+    return digest_of(problem.case, [kernel], [kernel.entry, repr(launch)])
 
 
 def once(key: Hashable, make: Callable[[], T], weight: Callable[[T], int], keeps: Callable[[T], bool]) -> T:

@@ -106,8 +106,7 @@ def _beyond(
     equality = found.equality
     for sizes in (s for s in [*few, *others] if s not in chosen):
         try:
-            again = replace(comparison, budget=Budget.of_work(seconds))
-            one = proofs_of(case, plan, builder, [sizes], seconds, "none", None, again)
+            one = proofs_of(case, plan, builder, [sizes], seconds, "none", None, comparison)
         except PorterError:
             # it is no size of the original
             continue
@@ -150,7 +149,8 @@ def proofs_of(
     of_original = original.prove(chosen, seconds, usual_level("original"), asks, unknown)
     found = compared(of_original, of_port, LineMap(original.source, port.source), plan.at_practice)
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
-    comparison = begun or Comparison(case.name, original, port, Budget.of_work(seconds))
+    comparison = begun or Comparison(case.name, original, port, Budget())
+    comparison = replace(comparison, budget=Budget.of_work(seconds))
     reorders = plan.reorders or (plan.source is not None and case.compare == "bound")
     compares = proved or taken[:1]
     if begun is not None and (of_port.status == "unknown" or found.introduced):

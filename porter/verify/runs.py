@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of originals, each made once for all ports that are held against it, and once for all random schedules: what is
-held against it is right under each of them, or not."""
+"""Runs of originals, each made once for all ports that are held against it, by what it is made of."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from porter.verify.backends import RunResult, SimBackend
 from porter.verify.builder import BuiltKernel
 from porter.verify.images import Image
 from porter.verify.problem import LaunchValues, Problem
-from porter.verify.settings import SimOptions
 
 MOST_BYTES = 1 << 28
 """Of tensors that are kept; what was used last stays."""
@@ -27,9 +25,6 @@ class Runs:
     _bytes: int = 0
 
     def on(self, backend: SimBackend) -> RememberingBackend:
-        options = backend.options
-        if options.schedule == "random":
-            backend = SimBackend(replace(options, schedule="late", seed=SimOptions().seed), backend.state)
         return RememberingBackend(backend, self)
 
     def get(self, key: str) -> RunResult | None:

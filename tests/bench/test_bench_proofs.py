@@ -18,6 +18,7 @@ from corpus_kernels import CORPUS
 from porter.build.port_plan import PortPlan
 from porter.cli.context import Session, install, styled
 from porter.cli.porting import plan_of_case
+from porter.verify import originals
 from porter.verify.builder import Builder, ToolkitBuilder
 from porter.verify.case import Case, load_case
 from porter.verify.case_program import Program
@@ -67,6 +68,7 @@ def comparison_seconds() -> list[float]:
     found = []
     for name, style in product([*RAW, *CUTE, *ATTENTION], STYLES):
         case, plan, builder = compiled(name, style)
+        originals.forget()
         began = time.process_time()
         equality = proofs_of(case, plan, builder, [case.sizes, *case.other_sizes], LONGEST, "none").equality
         found.append(time.process_time() - began)

@@ -110,6 +110,13 @@ def test_steps_are_those_of_the_port_and_others_say_what_keeps_them_from_it() ->
     assert "promotion" not in found
 
 
+def test_two_tiles_of_a_warpgroup_have_a_rule_of_their_own() -> None:
+    kernel = str(CORPUS / "gemm_tma" / "gemm_tma.cu")
+    result = CliRunner().invoke(main, ["--format", "json", "plan", "--style", "native", kernel])
+    (native,) = json.loads(result.stdout)["native"]
+    assert [(s["rule"], s["port"]) for s in native["steps"] if s["name"] == "m128"] == [("PTR181", "yes")]
+
+
 def test_steps_that_change_results_are_there_on_request() -> None:
     kernel = str(CORPUS / "gemm_fp8_ue8m0" / "gemm_fp8_ue8m0.cu")
     result = CliRunner().invoke(main, ["--format", "json", "plan", "--style", "native", kernel])

@@ -4,14 +4,15 @@ looked at no further than to what is wrong."""
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from porter.build.port_plan import PortPlan
-from porter.verify import equality, originals
+from porter.verify import equality, originals, refusals
 from porter.verify.backends import RunResult, SimBackend
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
@@ -48,8 +49,10 @@ reference: "a + 1"
 
 
 @pytest.fixture(autouse=True)
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(originals, "_KNOWN", OrderedDict())
+def nothing_known() -> Iterator[None]:
+    originals.forget()
+    yield
+    originals.forget()
 
 
 def written(folder: Path) -> Path:
@@ -103,6 +106,17 @@ def test_a_port_that_differs_is_looked_at_at_one_size(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.external
+def test_no_size_is_looked_for_behind_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, asked = load_case(written(tmp_path)), list[object]()
+    monkeypatch.setattr(refusals, "sizes_beyond", lambda *how: asked.append(how) or [])
+    sizes, builder = case.all_sizes(), ToolkitBuilder()
+    assert not refusals.refusal(case, plan(tmp_path, "1 + in[i]"), builder, sizes, 20, False)
+    assert len(asked) == 1
+    assert "on PTX at N=32" in refusals.refusal(case, plan(tmp_path, "in[i] + 2"), builder, sizes, 20, False)
+    assert len(asked) == 1
+
+
+@pytest.mark.external
 def test_runs_of_an_original_are_made_once_but_for_what_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,12 +139,12 @@ def test_runs_of_an_original_are_made_once_but_for_what_differs(
 
     first = asked()
     assert asked() is first
-    # what holds under one schedule is held against ports under all
-    assert asked(schedule="random", seed=7) is first
     assert len(made) == 1
-    for other in ({"family": 1}, {"checking": "strict"}, {"resident": 1}, {"schedule": "eager"}):
+    others = ({"family": 1}, {"checking": "strict"}, {"resident": 1}, {"schedule": "eager"}, {"seed": 7})
+    for other in others:
         assert asked(**other) is not first
-    assert len(made) == 5
+        assert asked(**other) is asked(**other)
+    assert len(made) == 1 + len(others)
 
 
 def test_what_weighs_too_much_goes_and_what_is_not_kept_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
