@@ -221,6 +221,7 @@ def main() -> None:
     end = time.time() + args.seconds
     ports = list(packs(args.packed, args.names))
     tasks = [(number, *port, args.each, end) for number, port in enumerate(ports)]
+    random.Random(0).shuffle(tasks)
     with ProcessPoolExecutor(args.jobs) as pool:
         parts = list(pool.map(of_port, tasks))
     said, left = [one for part, _ in parts for one in part], sum(left for _, left in parts)

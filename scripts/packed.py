@@ -6,6 +6,7 @@ size, those of their cases are packed."""
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import pickle
 import subprocess
@@ -143,9 +144,10 @@ def pack(file: Path, names: Sequence[str], styles: Sequence[str] = ("compat",)) 
                     with suppress(Exception):  # a size that a port does not take
                         program.at(sizes)
                 packed[name, style, path.name] = case, plan, packer.made
-                file.write_bytes(pickle.dumps(packed))
+                file.write_bytes(gzip.compress(pickle.dumps(packed)))
 
 
 def unpacked(file: Path, names: Sequence[str]) -> list[tuple[str, str, tuple[Any, Any, Any]]]:
     """Name, style, and what was packed of these kernels."""
-    return [(*key[:2], value) for key, value in pickle.loads(file.read_bytes()).items() if key[0] in names]
+    packed = pickle.loads(gzip.decompress(file.read_bytes()))
+    return [(*key[:2], value) for key, value in packed.items() if key[0] in names]
