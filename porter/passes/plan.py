@@ -76,6 +76,8 @@ class KernelPlan:
     """Whether the compiler says the same of the types of all instantiations of such a port."""
     halved: int | None = None
     """The dimension of the grid that has half the blocks, where one of these steps made tiles twice as wide."""
+    pair_axis: int = 0
+    """The dimension of the grid that the two blocks of a pair lie in, where one of these steps made pairs."""
     promotion: str | None = None
     """Where sums of FP8 are promoted, what is missing for adding in the accumulator alone, empty if nothing is."""
     scales: str | None = None

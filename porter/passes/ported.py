@@ -87,6 +87,8 @@ class PortedRoot:
     """Names of that which the installed CuTe DSL lacks."""
     alike: tuple[str, ...] = ()
     """Kernels of CuTe C++ whose instantiations have the same types, as the compiler says."""
+    pair_axis: int = 0
+    """The dimension of the grid that the two blocks of a pair lie in, where a step made pairs."""
 
 
 @dataclass
@@ -202,6 +204,7 @@ class Ported:
         alike = tuple(p.kernel for p in rows if p.alike)
         of_plans = (
             full_rate, kernels, native, stages, registers, permuted, halved, joined, own_words, modes, absent, alike,
+            rows[0].pair_axis if rows else 0,
         )  # fmt: skip
         paths, is_dsl = tuple(sources.sources()), isinstance(sources, DslSources)
         self.roots.append(PortedRoot(root, paths, added, is_dsl, dirs, *of_plans))

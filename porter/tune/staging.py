@@ -105,7 +105,6 @@ def _relaunch(session: Searching | None, plan: PortPlan, root: PortedRoot) -> Re
     if rows is None:
         return None
     original, rules = Path(root.path), rules_of(session)
-    axis = int(pairs and _ALONG_ROWS in plan.files[root.path])
     if not root.stages and root.halved is None and not (pairs and root.idiomatic):
         return Relaunch(None, pairs=pairs, rows=rows)
     before = asked_of(original, root.kernels[0], rules, root.include_dirs)
@@ -115,7 +114,7 @@ def _relaunch(session: Searching | None, plan: PortPlan, root: PortedRoot) -> Re
     smem = after.dynamic_smem if after.dynamic_smem != before.dynamic_smem else None
     both = zip(before.template, after.template, strict=False)
     template = tuple((i, new) for i, (old, new) in enumerate(both) if old != new)
-    return Relaunch(smem, template, pairs, rows, root.halved, axis)
+    return Relaunch(smem, template, pairs, rows, root.halved, root.pair_axis)
 
 
 def _rows(session: Searching | None, plan: PortPlan, root: PortedRoot) -> tuple[tuple[int, int], ...] | None:
@@ -169,8 +168,6 @@ def problem_of(session: Searching) -> Problem:
     return read_problem(session.problem) if session.problem else STANDARD
 
 
-_ALONG_ROWS = b"__cluster_dims__(1, 2, 1)"
-"""In ports whose pairs are CTAs below each other in a grid."""
 _PAIRS = ("pairs reach", "single CTAs")
 _TAKING = ("blocks that take tiles over reach", "blocks of one tile")
 

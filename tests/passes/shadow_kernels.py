@@ -147,21 +147,6 @@ GIVEN_BACK: dict[str, dict[str, str]] = {
 }  # fmt: skip
 CLUSTERS: dict[str, dict[str, str]] = {
     "as it is, stages of a cluster": {},
-    "the first CTA alone": {"RELEASE": f"if ({LANE} < 1) arrive_at(&empty[k % 2], {LANE});"},
-    "a CTA that is left out": {"RELEASE": f"if ({LANE} < 2) arrive_at(&empty[k % 2], {LANE} * 2);"},
-    "a count of half the arrivals": {"INIT": "init(&empty[i], 8);"},
-    "a count that nobody knows": {"INIT": "init(&empty[i], steps);"},
-    "stages that each CTA calls empty for itself": {
-        "AHEAD": "for (int i = 0; i < 2; ++i) arrive(&empty[i]);", "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);",
-    },
-    "stages that all call empty at first, and never again": {
-        "AHEAD": f"for (int i = 0; i < 2; ++i) if ({LANE} < 2) arrive_at(&empty[i], {LANE});", "RELEASE": "",
-        "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);",
-    },
-    "stages that more call empty at first": {
-        "AHEAD": "for (int i = 0; i < 2; ++i) arrive_at(&empty[i], threadIdx.x % 2);",
-        "ACQUIRE": "wait(&empty[k % 2], k / 2 % 2);",
-    },
     "stages given back by halves": {
         "INIT": "init(&empty[i], 16);",
         "RELEASE": f"if ({LANE} == 0) arrive_at(&empty[k % 2], 0); if ({LANE} == 1) arrive_at(&empty[k % 2], 1);",

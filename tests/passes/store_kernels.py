@@ -40,6 +40,7 @@ for (int n = 0; n < 2; ++n) {
     }""",
     "AFTER": "",
 }
+AT_OF_LANE = ("0", "1", "8 * ld", "8 * ld + 1")
 ROWS = "for (int h = 0; h < 2; ++h) for (int e = 0; e < 2; ++e) "
 ELEMENT = "out[size_t(row + 8 * h) * ld + column + 8 * n + e]"
 
@@ -119,6 +120,17 @@ JUDGED: dict[str, dict[str, str]] = {
         ROWS + ELEMENT + " = acc[4 * n + 2 * h + e] + 0 * atomicAdd(reinterpret_cast<int*>(seen) + row, 1);"
     ),
     "lanes that meet in the loop": loop(ROWS + "{ " + ELEMENT + " = acc[4 * n + 2 * h + e]; __syncwarp(); }"),
+    "a loop that lanes leave": loop(
+        f"if (lane > 7) break; {ROWS}{ELEMENT} = acc[4 * n + 2 * h + e];"
+        f" }} if (lane > 7) for (int n = 0; n < 2; ++n) {{ {ROWS}note(&{ELEMENT}, acc[4 * n + 2 * h + e]);"
+    ),
+    "a loop that lanes leave, late": loop(
+        f"if (rows > 2000 && lane > 7) break; {ROWS}{ELEMENT} = acc[4 * n + 2 * h + e];"
+    ),
+    "lanes that swap their columns": loop(
+        "float* at = out + size_t(row) * ld + blockIdx.x * 16 + (lane ^ 2) % 4 * 2 + 8 * n;"
+        + " ".join(f"at[{at}] = __shfl_xor_sync(~0u, acc[4 * n + {i}], 2);" for i, at in enumerate(AT_OF_LANE))
+    ),
     "copies of its own": {"AFTER": 'asm volatile("cp.async.bulk.commit_group;" ::: "memory");'},
     "a way out for all": {"BEHIND": "if (rows == 0) return;"},
     "a way out for all, late": {"BEHIND": "if (rows > 2000) return;"},

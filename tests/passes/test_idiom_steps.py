@@ -69,6 +69,7 @@ def test_tiles_of_a_loop_are_those_of_pairs(tmp_path: Path, name: str) -> None:
 def test_blocks_below_each_other_are_a_pair(tmp_path: Path, name: str) -> None:
     text, result = ported(tmp_path, GRIDS.get(name, []), GRID)
     assert result.plans[0].native == ("mma-thread", "pair", "stages")
+    assert result.plans[0].pair_axis == 1
     assert left(result) == {"double-buffer": "a next tile: a block has one"}
     axis = "x" if name == "rows first" else "y"
     assert f"__cluster_dims__({'2, 1, 1' if axis == 'x' else '1, 2, 1'})" in text

@@ -276,6 +276,7 @@ class Pairing:
             self.guard = self._of_loop(load, rank)
         else:
             raise self._left("the rows that a block has, by its place in the grid or by a loop over tiles")
+        self.axis = axis
         dims = ", ".join("2" if i == axis else "1" for i in range(3))
         source, head = site.kernel.file.source, site.kernel.head.start
         at = source.rfind(b"__global__", 0, site.kernel.span(site.kernel.body).start)

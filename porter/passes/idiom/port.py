@@ -164,7 +164,8 @@ def _ported(site: Site) -> KernelPlan:
     include(site, site.rotates or any(by for _, _, by in loop.releases()))
     what = "it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew"
     mode = "W'" if copies.by_matrix else "W"
-    return _plan(site, mode, site.columns, 128, len(site.every) == 1, what)
+    plan = _plan(site, mode, site.columns, 128, len(site.every) == 1, what)
+    return replace(plan, pair_axis=pairing.axis if pairing is not None else 0)
 
 
 def _plan(site: Site, mode: str, columns: int, rows: int, alike: bool, what: str) -> KernelPlan:

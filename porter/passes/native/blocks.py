@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from porter.lang.cuda import walk
 from porter.lang.text import Span
-from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.who import Who
 from porter.passes import launch_bounds
 from porter.passes.context import PortContext
+from porter.passes.full_rate.renaming import reached
 from porter.passes.moves import Moves
 from porter.passes.native import pieces
 from porter.passes.native.register_counts import written_count
@@ -141,23 +141,11 @@ class _Blocks:
             Left: that is no place of this kernel's alone.
         """
         place, span, _ = written_count(self.program, operation)
-        self._only_here(place.function, self._place(operation))
+        mine = {id(k.function) for k in self.context.kernels}
+        if id(place.function) in reached(self.program, (k for k in self.program.kernels if id(k) not in mine)):
+            what = f"that `{place.function.name}` is called by kernels with MMAs alone"
+            raise self._place(operation).left(what)
         self.changes.replace(place.function, span, str(number))
-
-    def _only_here(self, function: Function, place: Place) -> None:
-        """That a function is called by kernels of the port alone."""
-        kernels = {id(k.function) for k in self.context.kernels}
-        seen: set[int] = set()
-
-        def comes(one: Function) -> bool:
-            if id(one) in kernels or id(one) in seen:
-                return True
-            seen.add(id(one))
-            calls = self.program.callers(one)
-            return bool(calls) and all(comes(c.caller) for c in calls)
-
-        if not comes(function):
-            raise place.left(f"that `{function.name}` is called by kernels with MMAs alone")
 
 
 STEP = Step(

@@ -249,7 +249,7 @@ class _BulkStore:
         body, condition = self._body(loop.node), loop.node.child_by_field_name("condition")
         if body is None:
             raise self._left(loop.node, "a loop over columns in braces")
-        # which lanes leave may go by sizes that no case has
+        # each lane counts its columns: what leaves goes by who left and by where rows lie, at sizes that no case has
         for leaving in find(body, *_JUMPS):
             raise self._left(leaving, "a loop over columns that no lane leaves")
         if condition is not None and Threads(self.program).differ(self.function, condition):

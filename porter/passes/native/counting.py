@@ -167,7 +167,7 @@ class Counting:
 
     def _uses(self, template: Node) -> Iterator[tuple[CudaFile, list[Node]]]:
         """The arguments with which a template is named."""
-        name = _template_name(template)
+        name = template_name(template)
         for file in self.files:
             for node in find(file.root, *_TEMPLATES):
                 named, arguments = node.child_by_field_name("name"), node.child_by_field_name("arguments")
@@ -191,18 +191,6 @@ class Counting:
                     yield mention
             done += 1
         self._only_these()
-
-    def is_one(self, name: str) -> bool:
-        """Whether the last part of a name is one of the number, and not of what is made of it."""
-        return any(w.name == _last(name) and not w.derived for w in self.words)
-
-    @staticmethod
-    def template_name(template: Node) -> bytes | None:
-        """The name of the class or function that a template declares."""
-        return _template_name(template)
-
-    def binds(self, template: Node, name: str) -> bool:
-        return any(w.name == name and w.template is not None and w.template.id == template.id for w in self.words)
 
     def _of(self, word: Word) -> Iterator[Mention]:
         for file in self.files:
@@ -292,7 +280,7 @@ class Counting:
         for file in self.files:
             for template in find(file.root, "template_declaration"):
                 names = _parameter_names(file, template)
-                if named is not None and _template_name(template) == named.text and index < len(names):
+                if named is not None and template_name(template) == named.text and index < len(names):
                     self._add(Word(names[index], template, mention.word.derived))
                     found = True
         return found
@@ -311,7 +299,7 @@ class Counting:
                 index = _parameter_names(file_of, word.template).index(word.name)
                 given = _last(file.text(arguments[index])) if index < len(arguments) else ""
                 if not self._is_word(given):
-                    name = (_template_name(word.template) or b"").decode()
+                    name = (template_name(word.template) or b"").decode()
                     at = arguments[0] if arguments else word.template
                     raise self.left(file, at, f"that `{name}` has one number of stages: here it is `{given}`")
 
@@ -361,7 +349,7 @@ def _parameter_names(file: CudaFile, template: Node) -> list[str]:
     return names
 
 
-def _template_name(template: Node) -> bytes | None:
+def template_name(template: Node) -> bytes | None:
     """The name of the class or function that a template declares."""
     for child in template.named_children:
         if child.type in ("struct_specifier", "class_specifier", "alias_declaration"):

@@ -88,8 +88,6 @@ class NextTurn:
         for name, text in self._mentions(node):
             variable = resolve(self.function, name, text)
             if variable is not None and text not in self.sums:
-                if variable.ambiguous:
-                    raise self._left(name, f"which `{text}` is meant")
                 yield name, variable
 
     def _given_in(self, node: Node) -> Iterator[tuple[Node, Variable]]:
@@ -116,8 +114,8 @@ class NextTurn:
         todo = [*self.moved, self.condition]
         while todo:
             for statement in todo:
-                for name, variable in self._variables(statement):
-                    self._need(name, variable)
+                for _, variable in self._variables(statement):
+                    self._need(variable)
             todo = []
             for statement in self._later():
                 if statement.id in {u.id for u in self.updates} or not self._makes(statement):
@@ -139,28 +137,19 @@ class NextTurn:
         if update is not None:
             yield update
 
-    def _need(self, name: Node, variable: Variable) -> None:
+    def _need(self, variable: Variable) -> None:
         declared = variable.declaration
-        if variable.function is not self.function:
-            raise self._left(name, f"what `{variable.name}` is ahead of the loop")
         if declared is not None and self._is_moved(declared):
             return
-        if self._is_shared(variable):
-            return
-        if declared is not None and variable.is_reference:
-            return
-        if variable.key in self.carried:
+        refers = declared is not None and variable.is_reference
+        if self._is_shared(variable) or refers or variable.key in self.carried:
             return
         begin = self.loop.child_by_field_name("initializer")
         if not self._changes(variable) and (begin is None or declared is None or declared.id != begin.id):
             return
         if declared is not None and any(inside(s, declared) for s in self.done):
-            # it has its value by then, unless it changes later
-            if any(v.key == variable.key for s in self._later() for _, v in self._given_in(s)):
-                raise self._left(name, f"what `{variable.name}` is in the next turn")
+            # it has its value by then
             return
-        if declared is not None and inside(self.body, declared):
-            raise self._left(name, f"that `{variable.name}` has one value in a turn")
         self.carried[variable.key] = variable
 
     def _is_shared(self, variable: Variable) -> bool:

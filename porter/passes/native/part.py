@@ -167,16 +167,8 @@ class Part:
         """A declaration among the statements of a tile stands in front of them."""
         if declared.id in {n.id for n in self.carried}:
             return
-        names = [n for d in declared.children_by_field_name("declarator") for n in declared_names(d)]
         if declared.id not in {n.id for n in self.nodes}:
             raise self._left(declared, f"that `{variable.name}` goes on from tile to tile")
-        for name in find(declared, "identifier"):
-            other = resolve(self.function, name, self.function.text(name))
-            if any(name.id == n.id for n in names) or other is None or other.param is not None:
-                continue
-            constant = other.declaration is not None and not self._mine(other.declaration)
-            if not constant or other.name in self.places.names or any(True for _ in self._given(other)):
-                raise self._left(declared, f"what `{variable.name}` begins with, for all tiles")
         self.carried.append(declared)
 
     # --- Stages that are counted from 0

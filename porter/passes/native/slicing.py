@@ -244,19 +244,3 @@ def _literal(kind: str, value: int) -> str:
     if kind.split()[-1] == "bool":
         return "true" if value else "false"
     return str(value)
-
-
-def _is(one: Node | None, other: Node) -> bool:
-    return one is not None and one.id == other.id
-
-
-def is_declared(name: Node) -> bool:
-    """Whether a name is the one that a declaration declares."""
-    above = name.parent
-    while above is not None and above.type.endswith("declarator") and above.type != "init_declarator":
-        name, above = above, above.parent
-    return (
-        above is not None
-        and above.type in ("init_declarator", "declaration")
-        and (above.type == "declaration" or _is(above.child_by_field_name("declarator"), name))
-    )

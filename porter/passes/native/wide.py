@@ -257,12 +257,6 @@ class _Wide:
         whole = self._name()
         if "cluster" in self._expanded(coordinate):
             coordinate = f"blockIdx.{axis} * {whole}"
-        for name in re.findall(r"[A-Za-z_]\w*", coordinate):
-            here = resolve(self.function, path_of(copy)[0].node, name)
-            last = max((o.sites[0].node for o in self.multiplies), key=lambda n: n.end_byte)
-            there = resolve(self.function, last, name)
-            if here is not None and (there is None or here.key != there.key):
-                raise path_of(copy)[0].left(f"the same `{name}` where sums are stored")
         behind = whole if judging.floors else f"{whole} / 2"
         return f"{coordinate} + {behind} {'<=' if judging.floors else '<'} {given[size]}"
 

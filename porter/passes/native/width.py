@@ -13,7 +13,7 @@ from porter.lang.cuda import enclosing, find, inside
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.constants import Constants, returned
 from porter.model.program import Program
-from porter.passes.native.counting import Counting, Mention
+from porter.passes.native.counting import Counting, Mention, template_name
 from porter.passes.native.host_places import HostPlaces
 
 _PRINTS = re.compile(r"(?:std::)?(?:v?f?printf|v?sn?printf)|(?:std::)?format")
@@ -42,7 +42,7 @@ class Widths(Counting):
     def _named(self, name: bytes | None) -> Iterator[Node]:
         for file in self.files:
             for template in find(file.root, "template_declaration"):
-                if name is not None and self.template_name(template) == name:
+                if name is not None and template_name(template) == name:
                     yield template
 
     def _is_one_of(self, arguments: list[Node], index: int) -> bool:
