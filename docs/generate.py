@@ -574,12 +574,20 @@ def tutorial_table() -> str:
         several = f", kernel {seen[row['program']]}" if numbers[row["program"]] > 1 else ""
         heads.append(row["program"] + several)
     lines = [f"| | {' | '.join(heads)} |", f"|---|{'--:|' * len(rows)}"]
-    for name in (n for n in rows[0] if n not in ("program", "findings", "loads")):
+    for name in (n for n in rows[0] if n not in ("program", "findings", "loads", "tile", "columns")):
         if any(row[name] for row in rows):
             lines.append(f"| `{name}` | {' | '.join(str(row[name]) for row in rows)} |")
     loads = [", ".join(f"{n} of {shape}" for shape, n in row["loads"].items()) for row in rows]
     lines.append(f"| shapes of loads | {' | '.join(loads)} |")
     lines.append(f"| `porter check --sm100` | {' | '.join(', '.join(row['findings']) or '-' for row in rows)} |")
+    return "\n".join(lines)
+
+
+def tutorial_differences() -> str:
+    """Points on which a port and NVIDIA's tutorial could differ, from the same record."""
+    found = _record("sm100-tutorials")["differences"]
+    lines = ["| | SM100 tutorial 02 | port of wgmma_tma_sm90 | |", "|---|--:|--:|---|"]
+    lines += [f"| {one['point']} | {one['tutorial']} | {one['port']} | {one['verdict']} |" for one in found]
     return "\n".join(lines)
 
 
@@ -591,6 +599,7 @@ BLOCKS = {
     "known-kernels": known_kernels,
     "t2r": t2r_table,
     "sm100-tutorials": tutorial_table,
+    "sm100-differences": tutorial_differences,
 }
 
 

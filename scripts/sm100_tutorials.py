@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's SM100 tutorials beside Porter's ports of its Hopper tutorials: what stands in the PTX of their kernels.
+"""NVIDIA's SM100 tutorials beside Porter's ports of its Hopper tutorials in SM100's own words: what stands in the PTX
+of their kernels, and what becomes of each difference between tutorial 02 and the port of `wgmma_tma_sm90.cu`.
 
     python scripts/sm100_tutorials.py --output docs/results/sm100-tutorials.json
 
@@ -14,18 +15,24 @@ import importlib.resources
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from porter.build.nvcc import CompileRequest, compile_ptx
 from porter.build.port_plan import PortPlan, materialize
 from porter.build.toolchain import find_toolkit
+from porter.lang.lexical import lexed
 from porter.lang.sources import load_sources
-from porter.passes.port import port_sources
+from porter.passes.port import PortOptions, port_sources
 from porter.passes.sm100.check import sm100_findings
 from porter.passes.sm100.instructions import flat
-from porter.ptx.ast import Function, Instruction
+from porter.ptx.ast import Function, Imm, Instruction, Reg
 from porter.ptx.parser import parse_module
+from porter.verify.gate import GateOptions
 from porter.verify.rows import as_rows
+from porter.verify.types import types_of
 
 ROOT = Path(str(importlib.resources.files("cutlass_library"))) / "source"
 TUTORIALS = ROOT / "examples" / "cute" / "tutorial"
@@ -39,7 +46,8 @@ PROGRAMS = {
 SHOWN = (
     "tcgen05.alloc", "tcgen05.mma", "tcgen05.commit", "tcgen05.ld", "tcgen05.st", "tcgen05.wait::ld",
     "tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync", "mbarrier.init", "mbarrier.try_wait",
-    "bar.sync", "barrier.sync", "cp.async", "cp.async.bulk.tensor", "fence.proxy.async", "elect.sync",
+    "bar.sync", "barrier.sync", "cp.async", "cp.async.bulk.tensor", "fence.proxy.async", "fence.mbarrier_init",
+    "elect.sync",
 )  # fmt: skip
 
 
@@ -60,17 +68,79 @@ def figures(function: Function) -> dict[str, object]:
     }
 
 
+def columns(function: Function) -> int:
+    """Columns of Tensor Memory that a kernel allocates."""
+    instructions = [s for s in flat(function.body or ()) if isinstance(s, Instruction)]
+    last = next(i for i in instructions if family(i) == "tcgen05.alloc").operands[-1]
+    if isinstance(last, Reg):
+        last = next(i for i in instructions if i.operands[:1] == (last,)).operands[-1]
+    assert isinstance(last, Imm)
+    return int(last.value)
+
+
+def tile(source: Path) -> str:
+    """Rows and columns of the MMAs that a text names."""
+    found = re.findall(r"\bSM100_MMA_\w+<[^<>;]*?\b(\d+),\s*(\d+),", lexed(source.read_bytes()).plain_text)
+    (one,) = set(found)
+    return "x".join(one)
+
+
 def rows_of(name: str, source: Path) -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         if name.startswith("port"):
-            result = port_sources(load_sources(source, INCLUDES))
+            asks = PortOptions(types=partial(types_of, GateOptions(INCLUDES)))
+            result = port_sources(load_sources(source, INCLUDES), asks)
+            assert set(result.files) == {str(source)}
             source = materialize(PortPlan(files=result.files), source, Path(folder))
         found = sm100_findings(source, INCLUDES)
         request = CompileRequest(source, "sm_100a", include_dirs=INCLUDES, defines=("NDEBUG",), lineinfo=False)
-        module = parse_module(compile_ptx(request).ptx)
+        module, of_tiles = parse_module(compile_ptx(request).ptx), tile(source)
     codes = sorted({d.code.id for d in found})
-    rows = [{"program": name, "findings": codes, **figures(f)} for f in module.entries()]
-    return [row for row in rows if row["tcgen05.mma"]]
+    return [
+        {"program": name, "findings": codes, "tile": of_tiles, "columns": columns(f), **figures(f)}
+        for f in module.entries()
+        if figures(f)["tcgen05.mma"]
+    ]
+
+
+LIKE = "as the tutorial"
+BETTER, WORSE, CHOICE = "better", "worse", "the user's choice"
+
+
+def differences(rows: list[dict[str, Any]]) -> list[dict[str, object]]:
+    """Each point on which the kernels of the port could differ from that of the tutorial, with the worst of them."""
+    (one,) = (row for row in rows if row["program"] == "SM100 tutorial 02")
+    ports = [row for row in rows if row["program"] == "port of wgmma_tma_sm90"]
+
+    def loads(row: dict[str, Any]) -> float:
+        return 32 * row["tcgen05.ld"] / int(row["tile"].split("x")[1])
+
+    def chosen(point: str, name: str) -> dict[str, object]:
+        given = [row[name] for row in ports]
+        verdict = LIKE if set(given) == {one[name]} else CHOICE
+        return {"point": point, "tutorial": one[name], "port": given[0], "verdict": verdict}
+
+    def held(point: str, of: Callable[[dict[str, Any]], float], worst: Callable[..., float]) -> dict[str, object]:
+        mine, given = of(one), worst(of(row) for row in ports)
+        verdict = LIKE if mine == given else WORSE if worst(mine, given) == given else BETTER
+        return {"point": point, "tutorial": mine, "port": given, "verdict": verdict}
+
+    def count(name: str) -> Callable[[dict[str, Any]], int]:
+        return lambda row: int(row[name])
+
+    return [
+        chosen("tile of an MMA", "tile"),
+        chosen("mbarriers, of which each stage has two", "mbarrier.init"),
+        held("columns of Tensor Memory", count("columns"), max),
+        held("loads for 32 columns of sums", loads, max),
+        held("waits for loads of sums", count("tcgen05.wait::ld"), min),
+        held("fences behind waits (`after_thread_sync`)", count("tcgen05.fence::after_thread_sync"), min),
+        held("fences of mbarriers that are initialized", count("fence.mbarrier_init"), min),
+        held("barriers of a block", count("bar.sync"), max),
+        held("elections", count("elect.sync"), max),
+        held("instructions", count("instructions"), max),
+        held("findings of `porter check --sm100`", lambda row: len(row["findings"]), max),
+    ]
 
 
 def main() -> None:
@@ -78,7 +148,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     rows = [row for name, source in PROGRAMS.items() for row in rows_of(name, source)]
-    options.output.write_text(as_rows({"toolkit": find_toolkit().build, "rows": rows}), "utf-8")
+    record = {"toolkit": find_toolkit().build, "rows": rows, "differences": differences(rows)}
+    options.output.write_text(as_rows(record), "utf-8")
 
 
 if __name__ == "__main__":

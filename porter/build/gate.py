@@ -207,7 +207,10 @@ def kernels(before: Module, after: Module, before_arch: str, after_arch: str) ->
         kept = other is not None and _has_mma(after.ptx, other, "tcgen05.mma")
         if _has_mma(before.ptx, name, "wgmma.mma_async") and not kept:
             emptied.append(demangle(name))
-    unchanged = tuple(name for name, other in partner.items() if name == other and _same_entry(before, after, name))
+    unchanged = tuple(
+        name for name, other in partner.items()
+        if (name == other and _same_entry(before, after, name)) or (_is_idle(before, name) and _is_idle(after, other))
+    )  # fmt: skip
     return Kernels(tuple(rows), tuple(emptied), unchanged)
 
 
@@ -259,6 +262,12 @@ def _same_entry(one: Module, other: Module, entry: str) -> bool:
     heads = [_code(_HEAD.sub("", _FUNCTION.split(side.ptx, maxsplit=1)[0])) for side in (one, other)]
     bodies = [_body(side.ptx, entry) for side in (one, other)]
     return heads[0] == heads[1] and "call" not in bodies[0] and same_code(*bodies)
+
+
+def _is_idle(side: Module, entry: str) -> bool:
+    """Whether a kernel does nothing: libraries have some, to ask for attributes of code."""
+    _, begins, body = _body(side.ptx, entry).partition("{")
+    return bool(begins) and set(re.findall(r"^\s*(?:@\S+\s+)?([a-z][\w.:]*)", body, re.MULTILINE)) <= {"ret"}
 
 
 _FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.(?:entry|func)\b", re.MULTILINE)

@@ -211,7 +211,7 @@ class Comparing:
             programs = programs_of(self._session, subject.path, plan, self._options, self._seconds)
             if programs is None:
                 return []
-            store, words = Cache.default(), [_own_digest(), programs.made_of, repr(self._said), *sorted(left)]
+            store, words = Cache.default(), [_own_digest(), programs.made_of, *sorted(left)]
             key = digest(word.encode() for word in words)
             if (known := store.get(key)) is not None:
                 earlier: list[Told] = pickle.loads(known)

@@ -17,16 +17,18 @@ from porter.build.port_plan import PortPlan
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command, styled
+from porter.cli.making import as_launched, port_in_style
 from porter.cli.options import read_sizes, split_list
-from porter.cli.porting import plan_of_case
+from porter.cli.porting import plan_of_case, port_paths
 from porter.cli.timing import timing_runs
-from porter.diagnostics import Code, Diagnostic, ExitCode, exit_code_of, worst_exit
+from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.report import json as report_json
 from porter.report.exits import kit_exit
 from porter.report.tables import plain_table
-from porter.tune.styles import COMPAT
+from porter.tune.styles import AUTO, COMPAT
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import Case, cases_of, load_case
+from porter.verify.gate import GateOptions
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.inputs import choose
 from porter.verify.kit.archive import build_launcher, write_kit
@@ -35,6 +37,7 @@ from porter.verify.kit.plan import CAPABILITY, FOR_CHIP, NEXT, PROBE, KitRun, ki
 from porter.verify.kit.questions import question_runs
 from porter.verify.kit.record import Held, KitRecord, Run, hold, load_kit_record
 from porter.verify.problem import bind
+from porter.verify.proved import SECONDS
 
 _SHOWN = 16
 """Words of an answer that are shown; the document has all of them."""
@@ -52,12 +55,15 @@ def kit(
     timing: bool,
     rehearsal: bool,
 ) -> ExitCode:
+    if session.style == AUTO:
+        problem = "a record says nothing of the style that was chosen: name one"
+        raise PorterError(Code.BAD_OPTION, option="--style auto", problem=problem)
     toolkit = find_toolkit(session.toolkit)
     launcher = build_launcher(toolkit).read_bytes()
     lowerer = Lowerer(toolkit) if rehearsal else None
     with session.progress() as tell:
         cases = [load_case(item) for path in paths for item in cases_of(path)]
-        runs, notes = _runs(cases, sizes, split_list(families), seed, toolkit, lowerer, tell, session.target)
+        runs, notes = _runs(session, cases, sizes, split_list(families), seed, toolkit, lowerer, tell)
         if probes:
             runs += probe_runs(make_builder(toolkit, PORT_ARCH))
         asked = [*(question_runs() if probes else []), *(timing_runs() if timing else [])]
@@ -75,6 +81,7 @@ def kit(
 
 
 def _runs(
+    session: Session,
     cases: Sequence[Case],
     sizes: Sequence[str],
     families: Sequence[str],
@@ -82,9 +89,8 @@ def _runs(
     toolkit: Toolkit,
     lowerer: Lowerer | None,
     tell: Callable[[str], None] | None,
-    target: str,
 ) -> tuple[list[KitRun], list[Diagnostic]]:
-    builder = make_builder(toolkit, PORT_ARCH)
+    builder, target = make_builder(toolkit, PORT_ARCH), session.target
     further = tuple(dict.fromkeys((*NEXT, target) if target != PORT_ARCH else NEXT))
     runs: list[KitRun] = []
     notes: list[Diagnostic] = []
@@ -93,16 +99,23 @@ def _runs(
             tell(case.name)
         for chosen in read_sizes(sizes, case):
             names = list(families) or _usual(case)
-            found, said = kit_runs(case, chosen, names, seed, builder, _port_for, lowerer, further)
+            found, said = kit_runs(case, chosen, names, seed, builder, partial(_port_for, session), lowerer, further)
             runs += found
             notes += [d for d in said if d not in notes]
     return runs, notes
 
 
-def _port_for(case: Case, target: str, port: Path | None = None) -> tuple[PortPlan | None, list[Diagnostic]]:
-    # a kit is made, and held against its record, by commands without a style
-    with styled(COMPAT):
-        return plan_of_case(case, port, target)
+def _port_for(
+    session: Session, case: Case, target: str, port: Path | None = None
+) -> tuple[PortPlan | None, list[Diagnostic]]:
+    """The port of a style that is asked for by its name, proved as it is written, else the compat port: a record says
+    nothing of styles, and is held against what the same words make."""
+    if port is not None or session.style in (None, AUTO, COMPAT):
+        with styled(COMPAT):
+            return plan_of_case(case, port, target)
+    make = partial(port_paths, [case.to_port], case.include_dirs, target=target)
+    options = GateOptions(case.include_dirs, toolkit=session.toolkit, target=target)
+    return as_launched(session, port_in_style(session, make, "", None, options, SECONDS), case)
 
 
 def _usual(case: Case) -> list[str]:
@@ -172,7 +185,8 @@ def _held_case(
     further = list(dict.fromkeys(name for name in named if name in CAPABILITY))
     for sizes, seed in dict.fromkeys((tuple(s.items()), seed) for s, _, seed, _ in wanted):
         names = list(dict.fromkeys(family for s, family, n, _ in wanted if (tuple(s.items()), n) == (sizes, seed)))
-        found, _ = kit_runs(case, dict(sizes), names, seed, builder, partial(_port_for, port=port), lowerer, further)
+        port_for = partial(_port_for, session, port=port)
+        found, _ = kit_runs(case, dict(sizes), names, seed, builder, port_for, lowerer, further)
         runs += found
     labels = {d.label for d in record.runs}
     return hold(record, [r for r in runs if r.label in labels or r.program != "port-emulated"]), []

@@ -7,15 +7,18 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 
+from porter.build.port_plan import PortPlan
 from porter.cli.context import Session, styled
 from porter.cli.judging import judge
 from porter.cli.licence import licence
-from porter.diagnostics import Code
+from porter.cli.porting import plan_in
+from porter.diagnostics import Code, Diagnostic
 from porter.passes.ported import Ported
 from porter.tune.automatic import SECONDS, Auto, made, unrun, untried
 from porter.tune.styles import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE
 from porter.tune.verifying import verified
 from porter.verify.budget import Budget
+from porter.verify.case import Case
 from porter.verify.gate import GateOptions
 
 UNCOMPILED = "with `--no-compile` nothing is run"
@@ -50,3 +53,11 @@ def port_in_style(
     if session.style in (FULL_RATE, IDIOMATIC, NATIVE):
         return verified(session, ported, make, Budget.of_work(seconds), compares, judge(session, options, proves))
     return ported
+
+
+def as_launched(session: Session, ported: Ported, case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
+    """A port as a case launches it, with what is said of it; None if the case's kernel was left."""
+    plan = plan_in(session, ported, case)
+    if plan is None:
+        return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(case.to_port)}), *ported.diagnostics]
+    return plan, [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]

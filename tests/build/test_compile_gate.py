@@ -185,3 +185,18 @@ def test_kernels_with_the_same_ptx_are_told(changes: dict[str, object], same: bo
 def test_a_kernel_that_calls_others_is_not_taken_for_the_same() -> None:
     sides = [module(FILL.format(**AS_BEFORE | {"more": "call.uni helper;"}), fill=Resources(8)) for _ in range(2)]
     assert kernels(*sides, "a", "b").unchanged == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "idle"),
+    [
+        ("\n    .loc 1 2 3\n$L__BB0_0:\n    ret;\n", True),
+        ("\n    @%p1 ret;\n    trap;\n", False),
+        ("\n    st.u32 [%rd1], 0;\n    ret;\n", False),
+    ],
+)
+def test_a_kernel_that_does_nothing_is_the_same_by_any_name(body: str, idle: bool) -> None:
+    """Libraries name the chip in it."""
+    names = {"old": "_ZN6lib9005emptyEv", "new": "_ZN7lib10005emptyEv"}
+    sides = [module(f".visible .entry {name}()\n{{{body}}}\n", **{name: Resources(4)}) for name in names.values()]
+    assert kernels(*sides, "a", "b").unchanged == ((names["old"],) if idle else ())

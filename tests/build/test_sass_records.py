@@ -65,3 +65,12 @@ def test_tutorials_load_single_columns_and_ports_do_not() -> None:
             assert widths == {1}
             assert {"PT7002", "PT7006"} <= set(row["findings"])
             assert row["tcgen05.wait::ld"] == 0
+
+
+def test_no_difference_to_the_tutorial_is_worse() -> None:
+    record = json.loads((RESULTS / "sm100-tutorials.json").read_text())
+    assert {one["verdict"] for one in record["differences"]} <= {"as the tutorial", "better", "the user's choice"}
+    assert {one["point"] for one in record["differences"] if one["verdict"] == "the user's choice"} == {
+        "tile of an MMA",
+        "mbarriers, of which each stage has two",
+    }

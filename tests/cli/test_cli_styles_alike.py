@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import Command, Context
 from click.testing import CliRunner
+from corpus_kernels import CORPUS
 
 from porter.build.gate import Gated
+from porter.cli import kit
 from porter.cli.comparing import Told, unproved
+from porter.cli.context import Session
 from porter.cli.main import main
 from porter.diagnostics import Code, Diagnostic
+from porter.verify.case import load_case
 
 KERNEL = "#include <cstdint>\n__global__ void k() {}\n"
 
@@ -61,3 +66,22 @@ EARLY = Diagnostic(Code.BLOCK_ENDS_EARLY, None, {"kernel": "gemm<128, 64>", "wha
 )
 def test_ends_of_blocks_that_are_proved_are_no_matter(compared: list[Told], said: list[Diagnostic]) -> None:
     assert unproved([Gated("k.cu", "compiled", diagnostics=(EARLY,))], compared) == said
+
+
+@pytest.mark.parametrize("style", [None, "auto", "compat", "idiomatic", "native"])
+def test_ports_of_a_kit(style: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a style by its name, as `porter verify --against` is called, the compat port."""
+    monkeypatch.setattr(kit, "plan_of_case", lambda *given: ("compat", []))
+    monkeypatch.setattr(kit, "port_in_style", lambda session, *given: session.style)
+    monkeypatch.setattr(kit, "as_launched", lambda session, ported, case: (ported, []))
+    case = load_case(CORPUS / "gemm_tma" / "case.yaml")
+    with Context(Command("kit")):
+        plan, _ = kit._port_for(Session(style=style), case, "sm_100a")
+    assert plan == {None: "compat", "auto": "compat"}.get(style, style)
+
+
+def test_a_kit_names_its_style(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        main, ["kit", "--style", "auto", str(CORPUS / "gemm_tma"), "-o", str(tmp_path / "kit.tar")]
+    )
+    assert (done.exit_code, "name one" in done.output) == (2, True), done.output

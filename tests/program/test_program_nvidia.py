@@ -17,9 +17,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from click.testing import CliRunner
 from known_kernels import record
 from starts import hopper_tutorial, start
 
+from porter.cli.main import main
 from porter.sim import GlobalMemory, Options
 from porter.sim.results import Schedule
 from porter.verify.backends import simulator_options
@@ -189,3 +191,22 @@ def test_the_second_run_starts_at_once(command: str, tmp_path: Path) -> None:
     # The first may have compiled and linked the program.
     assert len(second.programs) - 1 <= 3
     assert second.seconds < 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wgmma_sm90", "wgmma_tma_sm90"])
+@pytest.mark.parametrize("style", ["auto", "idiomatic"])
+def test_hopper_tutorials_come_out_in_words_of_sm100(name: str, style: str, tmp_path: Path) -> None:
+    """Their main() launches their kernels, whose types and parameters the port changes; nothing stands beside it."""
+    folders, tutorial = hopper_tutorial()
+    source = tutorial.with_stem(name)
+    words = [word for folder in folders for word in ("-I", str(folder))]
+    done = CliRunner().invoke(
+        main, ["port", "--trust", "--style", style, *words, str(source), "-o", str(tmp_path / "port")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "PT2543" in done.output
+    (written,) = (tmp_path / "port").rglob("*.cu*")
+    text = written.read_text()
+    assert "SM100_MMA_F16BF16_SS" in text
+    assert "porter" not in text.lower()

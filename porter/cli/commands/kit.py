@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, keep_option, rules_option, target_option, trust_option
+from porter.cli.commands.shared import (
+    Command,
+    asked_style_option,
+    keep_option,
+    rules_option,
+    target_option,
+    trust_option,
+)
 
 
 @click.command(cls=Command)
@@ -30,6 +37,7 @@ from porter.cli.commands.shared import Command, keep_option, rules_option, targe
 @click.option("--rehearsal", is_flag=True,
               help="Also ports as a Hopper GPU can run them, with tcgen05 emulated.")  # fmt: skip
 @rules_option
+@asked_style_option
 @keep_option
 @target_option
 @trust_option
