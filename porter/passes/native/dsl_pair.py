@@ -58,7 +58,7 @@ def _write(site: Site) -> None:
     copies = {load.atom: _copies(kernel, load.atom) for load in loads}
     for load in loads:
         for place in copies[load.atom]:
-            _require_a_tile(kernel, place, "AB".index("B" if load is b else "A"))
+            _require_a_tile(kernel, place, int(load is b))
     tiles = _tiles_of(kernel, b)
     others = next(load for load in loads if load is not b)
     stores = _stores(kernel, launch)
@@ -315,5 +315,5 @@ def _pipeline(kernel: Kernel) -> tuple[cst.BaseExpression | None, cst.BaseExpres
 
 STEP = Step(
     "cta-pair", RULE, _write, "dsl", Declared(roles=True, barriers=True, launch=("grid", "cluster"), maps=True),
-    after={"mma-warp": "a warp of its own that issues the MMAs"}, cost=True,
+    after={"mma-warp": "a warp of its own that issues the MMAs"}, on_request=True, cost=True,
 )  # fmt: skip
