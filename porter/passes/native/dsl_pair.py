@@ -65,6 +65,7 @@ def _write(site: Site) -> None:
     tile_idx = _tile_stored(kernel, stores)
     params, grid = _scheduler(kernel)
     layout, bytes_ = _pipeline(kernel)
+    waits = {name: _alone(kernel, name) for name in ("producer_acquire", "producer_tail")}
     words = site.words
     words.update(pair=True, leads=f" and {words['rank']} == 0")
 
@@ -82,6 +83,11 @@ def _write(site: Site) -> None:
         for store in stores:
             draft.above(RULE, store, f"if {inside}:", over_comments=False)
             draft.indent(RULE, store, store)
+        for name, section in (("producer_acquire", "load_of_pair"), ("producer_tail", "tail_of_pair")):
+            for call in waits[name] if words["fences"] else ():
+                state = text.code(call.args[0].value)
+                new = words.text(section, loads=kernel.pipeline[0], filling=state)
+                draft.instead(RULE, text.statement(call), new)
         draft.replace(RULE, params, "(2, 1, 1)")
         draft.replace(RULE, grid, f"max({operand(text.code(grid))} // 2, 1)")
         draft.around(RULE, bytes_, "2 * (", ")")
@@ -289,6 +295,15 @@ def _tiles_of(kernel: Kernel, load: _Load) -> cst.BaseExpression:
     if not is_slice or not m.matches(where, m.Call(args=[m.Arg(_NAMED), m.Arg(_OF_B)])):
         raise Left("a division of B by a part of a tile's shape", where)
     return where
+
+
+def _alone(kernel: Kernel, name: str) -> list[cst.Call]:
+    """Calls of a method of the pipeline of the loads, each of which is a statement with a state alone."""
+    found = kernel.of_pipeline(kernel.function, name)
+    for call in found:
+        if whole_call(kernel.text.statement(call)) is not call or len(call.args) != 1:
+            raise Left("waits of loads that are statements", call)
+    return found
 
 
 def _scheduler(kernel: Kernel) -> tuple[cst.BaseExpression, cst.BaseExpression]:
