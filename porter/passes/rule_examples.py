@@ -24,7 +24,7 @@ from porter.passes.features import features_in, listed
 from porter.passes.full_rate.permuting import Boxes
 from porter.passes.idiom.types import answering
 from porter.passes.idiom_dsl.stated import stated
-from porter.passes.native.step import steps_for, steps_of
+from porter.passes.native.step import steps_of
 from porter.passes.native.taking import Launches
 from porter.passes.port import PortOptions, PortResult, port_sources
 from porter.passes.sm100.check import sm100_findings
@@ -140,7 +140,6 @@ def run_example(
     if rule.advice is not None:
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
     native = steps_of(example.drop_promotion, example.block_scale) if example.style == "native" else ()
-    native += tuple(s.name for s in steps_for("dsl") if native and s.on_request)
     stages = frozenset({(path.as_posix(), example.stages)} if example.stages else ())
     registers = frozenset({(path.as_posix(), example.registers)} if example.registers else ())
     options = PortOptions(

@@ -359,5 +359,5 @@ def _pipeline(kernel: Kernel) -> tuple[cst.BaseExpression | None, cst.BaseExpres
 
 STEP = Step(
     "cta-pair", RULE, _write, "dsl", Declared(roles=True, barriers=True, launch=("grid", "cluster"), maps=True),
-    after={"mma-warp": "a warp of its own that issues the MMAs"}, on_request=True, cost=True,
+    after={"mma-warp": "a warp of its own that issues the MMAs"}, cost=True,
 )  # fmt: skip
