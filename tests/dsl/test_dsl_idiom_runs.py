@@ -15,7 +15,7 @@ from porter.build.port_plan import PortPlan
 from porter.cli.porting import traces_of
 from porter.diagnostics import Code
 from porter.passes.dsl.port import port_python
-from porter.passes.native.step import OF_DSL
+from porter.passes.native.step import steps_for
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.proof import Claim, prove
 
@@ -109,7 +109,7 @@ WRONG = {(kernel, name): plants[name] for kernel, plants in (("dsl_gemm", PLANTS
 def test_runs_refuse_what_is_wrong(name: str, plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTER_TRUST", "1")
     kernel = CORPUS / name / f"{name}.py"
-    ported = port_python(kernel, traces=traces_of, steps=OF_DSL)
+    ported = port_python(kernel, traces=traces_of, steps=[s.name for s in steps_for("dsl")])
     assert ported.idiomatic
     text = ported.files[str(kernel)].decode()
     for right, wrong in WRONG[name, plant]:

@@ -99,6 +99,11 @@ def test_forms_with_pairs(form: str) -> None:
         assert text.count(once) == 1, once
     assert "TmemAllocator" not in text
     assert "sync_threads" not in text
+    # what the other CTA commits is waited for with the scope of the cluster
+    assert text.count("scope=MBarrierScope.CLUSTER):") == 4
+    assert text.count("loads.producer_acquire(filling, True)") == 1
+    for wait in ("producer_tail", "acc_full.consumer_wait", "acc_full.producer_acquire"):
+        assert wait not in text
 
 
 STORE = (

@@ -36,6 +36,8 @@ _OWN = {
     "rank": "cta_rank",
     "columns": "acc_columns",
     "read": "acc_read",
+    "done": "acc_done",
+    "free": "load_free",
 }
 
 

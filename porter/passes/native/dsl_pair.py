@@ -8,7 +8,7 @@ CUTLASS: python/CuTeDSL/cutlass/pipeline/sm100.py; utils/static_persistent_tile_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -58,45 +58,80 @@ def _write(site: Site) -> None:
     copies = {load.atom: _copies(kernel, load.atom) for load in loads}
     for load in loads:
         for place in copies[load.atom]:
-            _require_a_tile(kernel, place, "AB".index("B" if load is b else "A"))
+            _require_a_tile(kernel, place, int(load is b))
     tiles = _tiles_of(kernel, b)
     others = next(load for load in loads if load is not b)
     stores = _stores(kernel, launch)
     tile_idx = _tile_stored(kernel, stores)
     params, grid = _scheduler(kernel)
     layout, bytes_ = _pipeline(kernel)
+    waits = {name: _alone(kernel, name) for name in ("producer_acquire", "producer_tail")}
     words = site.words
     words.update(pair=True, leads=f" and {words['rank']} == 0")
+    places = [place[1] for place in copies[b.atom]]
+    ops = list({id(o): o for o in (_op(kernel, load.made) for load in loads)}.values())
 
     def edits(draft: Draft, words: Words) -> None:
-        text, name = kernel.text, kernel.text.code(tile)
-        draft.replace(RULE, tile, f"({name}[0], {name}[1] // 2, {name}[2])")
-        draft.replace(RULE, rows.elements[0].value, f"{operand(text.code(rows.elements[0].value))} // 2")
-        for op in {id(o): o for o in (_op(kernel, load.made) for load in loads)}.values():
-            draft.replace(RULE, op, f"{text.code(op.func)}({words['tcgen05']}.CtaGroup.TWO)", [op.func])
-        in_kernel = cst.ensure_type(tiles, cst.Call).args[0].value
-        draft.replace(RULE, tiles, f"({text.code(in_kernel)}[1] // 2, {text.code(in_kernel)}[2])", [in_kernel])
-        for place in copies[b.atom]:
-            draft.replace(RULE, place[1], f"2 * {operand(text.code(place[1]))} + {words['rank']}")
-        inside = f"{text.code(in_kernel)}[0] * {tile_idx}[0] < {others.tensor}.shape[0]"
-        for store in stores:
-            draft.above(RULE, store, f"if {inside}:", over_comments=False)
-            draft.indent(RULE, store, store)
-        draft.replace(RULE, params, "(2, 1, 1)")
-        draft.replace(RULE, grid, f"max({operand(text.code(grid))} // 2, 1)")
-        draft.around(RULE, bytes_, "2 * (", ")")
-        if layout is not None:
-            draft.replace(RULE, layout, f"{text.code(cst.ensure_type(layout, cst.Call).func)}((2, 1, 1, 1))")
-        if (cluster := argument(launch, None, "cluster")) is not None:
-            draft.replace(RULE, cluster.value, "[2, 1, 1]")
-        else:
-            block = argument(launch, None, "block")
-            assert block is not None
-            start = text.span(block).start
-            margin = text.source[text.line_start(start) : start].decode()
-            draft.around(RULE, block, f"cluster=[2, 1, 1],{' ' if margin.strip() else chr(10) + margin}", "")
+        _edit_host(kernel, launch, (tile, rows.elements[0].value, params, grid), ops, draft, words)
+        _edit_loads(kernel, tiles, places, waits, draft, words)
+        _edit_sums(kernel, (tile_idx, tiles, others.tensor), stores, (layout, bytes_), draft)
 
     site.also = edits
+
+
+def _edit_host(
+    kernel: Kernel, launch: cst.Call, shapes: Sequence[cst.BaseExpression], ops: Sequence[cst.Call], draft: Draft,
+    words: Words,
+) -> None:  # fmt: skip
+    """`shapes`: the tile in the layout of B, rows of a box of B, the cluster that gets tiles, and how many blocks."""
+    text, (tile, rows, params, grid) = kernel.text, shapes
+    name = text.code(tile)
+    draft.replace(RULE, tile, f"({name}[0], {name}[1] // 2, {name}[2])")
+    draft.replace(RULE, rows, f"{operand(text.code(rows))} // 2")
+    for op in ops:
+        draft.replace(RULE, op, f"{text.code(op.func)}({words['tcgen05']}.CtaGroup.TWO)", [op.func])
+    draft.replace(RULE, params, "(2, 1, 1)")
+    draft.replace(RULE, grid, f"max({operand(text.code(grid))} // 2, 1)")
+    if (cluster := argument(launch, None, "cluster")) is not None:
+        draft.replace(RULE, cluster.value, "[2, 1, 1]")
+        return
+    block = argument(launch, None, "block")
+    assert block is not None
+    start = text.span(block).start
+    margin = text.source[text.line_start(start) : start].decode()
+    draft.around(RULE, block, f"cluster=[2, 1, 1],{' ' if margin.strip() else chr(10) + margin}", "")
+
+
+def _edit_loads(
+    kernel: Kernel, tiles: cst.BaseExpression, places: Sequence[cst.BaseExpression],
+    waits: Mapping[str, Sequence[cst.Call]], draft: Draft, words: Words,
+) -> None:  # fmt: skip
+    """`tiles`: what the tensor of B is divided by; `places`: which of its boxes are loaded."""
+    text = kernel.text
+    whole = cst.ensure_type(tiles, cst.Call).args[0].value
+    draft.replace(RULE, tiles, f"({text.code(whole)}[1] // 2, {text.code(whole)}[2])", [whole])
+    for place in places:
+        draft.replace(RULE, place, f"2 * {operand(text.code(place))} + {words['rank']}")
+    for name, section in (("producer_acquire", "load_of_pair"), ("producer_tail", "tail_of_pair")):
+        for call in waits[name] if words["fences"] else ():
+            new = words.text(section, loads=kernel.pipeline[0], filling=text.code(call.args[0].value))
+            draft.instead(RULE, text.statement(call), new)
+
+
+def _edit_sums(
+    kernel: Kernel, tile: tuple[str, cst.BaseExpression, str], stores: Sequence[Statement],
+    made: tuple[cst.BaseExpression | None, cst.BaseExpression], draft: Draft,
+) -> None:  # fmt: skip
+    """`tile`: its index, what says its rows, and the tensor of A; `made`: layout and bytes of the loads' pipeline."""
+    text, (index, tiles, tensor), (layout, bytes_) = kernel.text, tile, made
+    whole = cst.ensure_type(tiles, cst.Call).args[0].value
+    for store in stores:
+        inside = f"{text.code(whole)}[0] * {index}[0] < {tensor}.shape[0]"
+        draft.above(RULE, store, f"if {inside}:", over_comments=False)
+        draft.indent(RULE, store, store)
+    draft.around(RULE, bytes_, "2 * (", ")")
+    if layout is not None:
+        draft.replace(RULE, layout, f"{text.code(cst.ensure_type(layout, cst.Call).func)}((2, 1, 1, 1))")
 
 
 def _argument(call: cst.Call, index: int, keyword: str) -> cst.BaseExpression:
@@ -289,6 +324,15 @@ def _tiles_of(kernel: Kernel, load: _Load) -> cst.BaseExpression:
     if not is_slice or not m.matches(where, m.Call(args=[m.Arg(_NAMED), m.Arg(_OF_B)])):
         raise Left("a division of B by a part of a tile's shape", where)
     return where
+
+
+def _alone(kernel: Kernel, name: str) -> list[cst.Call]:
+    """Calls of a method of the pipeline of the loads, each of which is a statement with a state alone."""
+    found = kernel.of_pipeline(kernel.function, name)
+    for call in found:
+        if whole_call(kernel.text.statement(call)) is not call or len(call.args) != 1:
+            raise Left("waits of loads that are statements", call)
+    return found
 
 
 def _scheduler(kernel: Kernel) -> tuple[cst.BaseExpression, cst.BaseExpression]:
