@@ -86,7 +86,10 @@ def counted(rows: Sequence[Compared]) -> Iterator[str]:
 
 _PLANTS = re.compile(r"^(\d+) ports, (\d+) plants, (\d+) of them effective", re.MULTILINE)
 _KIND = re.compile(r"^  (?P<kind>\S.*?) +(?P<total>\d+) effective: (?P<said>.*)$", re.MULTILINE)
-_SAID = {"differs": "differ", "order": "refused by synchronization", "unknown": "not known", "equal": "equal"}
+_SAID = {
+    "differs": "differ", "order": "refused by synchronization", "run": "refused by runs alone", "unknown": "not known",
+    "equal": "equal",
+}  # fmt: skip
 
 
 def plants_table() -> str:

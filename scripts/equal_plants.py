@@ -7,9 +7,10 @@
 `--packed` may be given a folder of such files. Each mistake is an edit of one instruction of the port's PTX
 (`plant_kinds.py`) that a run comes to. It is effective where the simulator's run of the case, with inputs of one
 family, leaves other bits than the port does, does not end, or has hazards that the port has not: then it must not be
-called equal. That run stands for the ones that `porter equal` makes to show what differs. What begins behind the 64th
-turn, or in blocks behind the second one, is run at a size that has them: neither may it be called equal there, nor may
-what is said of the first size hold for all of that one. `--seconds`: after these nothing is begun.
+called equal, but where the same bytes are left and all of these hazards are of global memory, which runs alone look
+at. That run stands for the ones that `porter equal` makes to show what differs. What begins behind the 64th turn, or
+in blocks behind the second one, is run at a size that has them: neither may it be called equal there, nor may what is
+said of the first size hold for all of that one. `--seconds`: after these nothing is begun.
 """
 
 from __future__ import annotations
@@ -109,7 +110,10 @@ class Port:
         return self._runs[key]
 
     def effect(self, kernel: Any, problem: Any, sizes: Mapping[str, Any]) -> str:
-        """How a run shows a mistake: `bits`, `end` or `hazard`; empty if it does not, or says too little."""
+        """How a run shows a mistake: `bits`, `end`, `hazard`, or `race` where all of its new hazards are of global
+        memory, at whose order the proof does not look (docs/proving.md); empty if it does not, or says too little."""
+        from porter.diagnostics import Code
+
         right = self.right(sizes)
         budget = 4 * right.warp_instructions + 50_000
         result = self.run(kernel, problem, budget)
@@ -121,13 +125,15 @@ class Port:
             Counter(hazard.kind for hazard in of_run.hazards)
             for of_run in (self.right(sizes, "strict"), self.run(kernel, problem, budget, "strict"))
         )
-        return "hazard" if found - usual else ""
+        if not (new := found - usual):
+            return ""
+        return "race" if all(kind.code is Code.HAZARD_GLOBAL_MEMORY for kind in new) else "hazard"
 
     def said(self, kernel: Any, sizes: Mapping[str, Any], effect: str) -> tuple[str, str]:
         """What is said of the port with a mistake, at sizes."""
         from porter.verify.shown import Shown
 
-        shown = Shown("nothing") if effect in ("", "hazard") else Shown(effect, self.family.name)  # type: ignore[arg-type]
+        shown = Shown("nothing") if effect in ("", "hazard", "race") else Shown(effect, self.family.name)  # type: ignore[arg-type]
         self.comparison.show = lambda original, port: shown
         problem = self.port.at(sizes)[1]
         answer = self.comparison.answer(self.original.at(sizes), (kernel, problem))
@@ -208,6 +214,8 @@ def _one(port: Port, name: str, kind: Kind) -> Said | None:
         status, why = "equal", f"for all of {changed}"
     else:
         status, why = port.said(kernel, sizes, effect)
+        if status == "equal" and effect == "race":
+            status = "run"
     return Said(name, kind.name, " ".join(line.split()), effect, status, why)
 
 
