@@ -68,7 +68,8 @@ def _planned(
         yield Planned(step.name, step.rule, title, "yes")
     elif step.on_request:
         if missing is not None:
-            yield Planned(step.name, step.rule, title, *(("no", (missing,)) if missing else ("on request",)))
+            asks = f"`{step.on_request}` asks for it"
+            yield Planned(step.name, step.rule, title, *(("no", (missing,)) if missing else ("on request", (asks,))))
     else:
         tried = trial if step.chosen or step.asked else result
         has = any(step.name in p.native for p in tried.plans if (p.kernel, p.path) == (plan.kernel, plan.path))

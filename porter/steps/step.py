@@ -57,8 +57,8 @@ class Step:
     `after`: steps without which it is nothing, each with what is missing then; `beside`: steps that it does not stand
     beside, each with what is said then; `follows`: steps that come ahead of it where both are taken. `rebuilds`: steps
     that find its text, and are taken again behind it. `asked`: it is taken where a number is asked for alone; `chosen`:
-    in files alone for which it was chosen; `on_request`: only where it is asked for by name. `cost`: a gain is graded
-    for it, which `note` names."""
+    in files alone for which it was chosen; `on_request`: the option without which it is not taken. `cost`: a gain is
+    graded for it, which `note` names."""
 
     name: str
     rule: str
@@ -71,7 +71,7 @@ class Step:
     rebuilds: tuple[str, ...] = ()
     asked: bool = False
     chosen: bool = False
-    on_request: bool = False
+    on_request: str = ""
     cost: bool = False
     note: str = ""
     style: Style = "native"

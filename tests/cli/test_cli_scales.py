@@ -52,9 +52,8 @@ def test_a_plan_names_the_option(alone: Path) -> None:
     result = porter("--format", "json", "plan", "--style", "native", alone)
     (native,) = json.loads(result.output)["native"]
     steps = {s["name"]: s for s in native["steps"]}
-    assert steps["scales"]["applies"] is True
-    assert "--block-scale" in steps["scales"]["port"]
-    assert steps["promotion"]["applies"] is False
+    assert (steps["scales"]["port"], steps["scales"]["why"]) == ("on request", ["`--block-scale` asks for it"])
+    assert steps["promotion"]["port"] == "no"
 
 
 def test_a_configuration_asks_for_it(alone: Path) -> None:
