@@ -211,7 +211,9 @@ def test_examples_that_hold(house: Path) -> None:
     assert "4 examples of 2 rules" in porter("rules", "test", house, "--rules", house / "a.yaml").stdout
 
 
+@pytest.mark.slow
 def test_porters_own_hold() -> None:
+    """Each by itself is one of tests/rules/test_rule_examples.py."""
     assert ": all hold" in porter("rules", "test").stdout
 
 
