@@ -127,11 +127,9 @@ class Engine(Enum):
 
 
 class Stored(NamedTuple):
-    """Numbers that threads store: `address` and `values`, one for all lanes or one a lane, each of `size` bytes."""
+    """Numbers that threads store, by their addresses in order, each of `size` bytes."""
 
-    lanes: int
-    address: object
-    values: tuple[object, ...]
+    values: tuple[tuple[int, int], ...]
     size: int
 
 

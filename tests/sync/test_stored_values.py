@@ -15,6 +15,9 @@ OF_ONE_VALUE = {
 OF_SEVERAL = {
     "its thread": "st.shared.b32 [%r2], %r0;",
     "its warp": "shr.u32 %r4, %r0, 5;\nst.shared.b32 [%r2], %r4;",
+    "its lane": "and.b32 %r4, %r0, 31;\nst.shared.b32 [%r2], %r4;",
+    "two lanes to each place": "and.b32 %r4, %r0, 31;\nand.b32 %r5, %r0, 28;\nadd.u32 %r5, %r5, %r2;\n"
+    "st.shared.b32 [%r5], %r4;",
     "data": "ld.shared.b32 %r4, [%r3];\nst.shared.b32 [%r2], %r4;",
     "elsewhere": "shr.u32 %r4, %r0, 5;\nadd.u32 %r5, %r2, %r4;\nst.shared.b16 [%r5], 1;\nst.shared.b64 [%r2], 0;",
     "one of two": "shr.u32 %r4, %r0, 5;\nst.shared.v2.b32 [%r2], {3, %r4};",

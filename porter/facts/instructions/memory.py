@@ -314,10 +314,18 @@ def store(step: Step) -> Run:
 
 
 def _stored(lanes: int, where: Value, given: list[Value], size: int) -> Stored | None:
+    """What lanes store, if all of it is known and no two of them store different numbers to one place."""
     if not all(is_known(value, lanes) for value in given):
         return None
-    one = not isinstance(where, tuple) and not any(isinstance(value, tuple) for value in given)
-    return Stored(0 if one else lanes, where, tuple(given), size)
+    found: dict[int, int] = {}
+    for lane in bits(lanes):
+        for index, value in enumerate(given):
+            place, number = of_lane(where, lane), of_lane(value, lane)
+            assert place is not None
+            assert number is not None
+            if found.setdefault(place + index * size, number) != number:
+                return None
+    return Stored(tuple(sorted(found.items())), size)
 
 
 @family("stmatrix", "ldmatrix")

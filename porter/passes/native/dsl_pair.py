@@ -304,14 +304,15 @@ def _require_a_tile(kernel: Kernel, place: Sequence[cst.BaseExpression], mode: i
     bound = [a for a in found_in(kernel.function, cst.Assign) if name in set(targets_of(a.targets[0].target))]
     loop = next((n for n in text.above(where) if isinstance(n, cst.While)), None)
     near = [a for a in bound if loop is not None and text.span(loop).contains(text.span(a))]
-    for assign in near:
-        target = assign.targets[0].target
-        is_tile = isinstance(target, cst.Tuple) and m.matches(assign.value, said) and len(target.elements) == 3
-        if is_tile and len(near) == 1 and m.matches(target.elements[mode].value, m.Name(name)):  # type: ignore[attr-defined]
-            return
     direct = m.Subscript(said, [m.SubscriptElement(m.Index(m.Integer(str(mode))))])
-    if m.matches(where, direct) or (len(near) == 1 and m.matches(near[0].value, direct)):
+    if m.matches(where, direct):
         return
+    if len(near) == 1:
+        target, value = near[0].targets[0].target, near[0].value
+        elements = target.elements if isinstance(target, cst.Tuple) else ()
+        is_part = len(elements) == 3 and m.matches(elements[mode].value, m.Name(name))
+        if m.matches(value, direct) or (is_part and m.matches(value, said)):
+            return
     raise Left("rows that are loaded as the scheduler of tiles says", where)
 
 

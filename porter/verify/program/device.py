@@ -37,10 +37,9 @@ from porter.sim import GlobalMemory, Launch, Options, Outcome, Stats, pack_param
 from porter.verify.program.arena import Arena
 from porter.verify.program.fatbin import KIND_PTX, FatbinError, Image, images
 from porter.verify.program.kernel_facts import Dim, KernelFacts, kernel_facts, runs_on
-from porter.verify.program.protocol import Op, Reader, Status, words
+from porter.verify.program.protocol import MAX_DYNAMIC_SHARED, Op, Reader, Status, words
 
 # cudaFuncAttribute (CUDA runtime API, driver_types.h).
-_MAX_DYNAMIC_SHARED = 8
 _NON_PORTABLE_CLUSTER = 14
 # CUDA C++ Programming Guide, thread block clusters: what every chip with clusters takes.
 _PORTABLE_CLUSTER = 8
@@ -265,7 +264,7 @@ class SimulatedDevice:
         attribute, value = request.u32(), request.u32()
         if kernel is None:
             return Status.INVALID_DEVICE_FUNCTION, b""
-        if attribute == _MAX_DYNAMIC_SHARED:
+        if attribute == MAX_DYNAMIC_SHARED:
             loaded = self._load(kernel)
             if isinstance(loaded, Status):
                 return loaded, b""

@@ -34,6 +34,10 @@ class Op(IntEnum):
     OCCUPANCY = 17
 
 
+MAX_DYNAMIC_SHARED = 8
+"""cudaFuncAttributeMaxDynamicSharedMemorySize (CUDA runtime API, driver_types.h), of `Op.SET_ATTRIBUTE`."""
+
+
 class Status(IntEnum):
     """The `cudaError_t` values that the simulator answers with (CUDA runtime API, driver_types.h)."""
 
@@ -100,6 +104,17 @@ def receive(connection: socket.socket) -> tuple[Op, Reader] | None:
 
 def reply(connection: socket.socket, status: Status, body: bytes = b"") -> None:
     connection.sendall(struct.pack("<II", len(body), status) + body)
+
+
+def ask(connection: socket.socket, op: Op, body: bytes = b"") -> tuple[Status, bytes] | None:
+    """The other end's reply to a request, or None when that has ended."""
+    connection.sendall(struct.pack("<II", len(body), op) + body)
+    head = _receive_all(connection, 8)
+    if head is None:
+        return None
+    length, status = struct.unpack("<II", head)
+    answer = _receive_all(connection, length)
+    return None if answer is None else (Status(status), answer)
 
 
 def _receive_all(connection: socket.socket, count: int) -> bytes | None:

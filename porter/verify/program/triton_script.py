@@ -26,13 +26,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from porter.ptx.arch import LIMITS, WARP
+from porter.ptx.arch import WARP
 from porter.ptx.tensormap import TensorMapL2Promotion
 from porter.verify.program.fatbin import packed
-from porter.verify.program.protocol import Op, Status
+from porter.verify.program.protocol import MAX_DYNAMIC_SHARED, Op, Status, ask
 
-_MAX_DYNAMIC_SHARED = 8
-"""cudaFuncAttributeMaxDynamicSharedMemorySize (CUDA runtime API, driver_types.h)."""
 _FIRST_PARAM = 7
 """Word of the answer to `Op.FUNCTION` from which on parameters' sizes stand."""
 _NUMBERS = {
@@ -56,23 +54,12 @@ class Simulator:
         self._memory = mmap.mmap(int(os.environ["PORTER_CUDART_MEMORY"]), size)
         self._stubs = 0
 
-    def ask(self, op: Op, body: bytes = b"") -> tuple[Status, bytes]:
-        self._socket.sendall(struct.pack("<II", len(body), op) + body)
-        length, status = struct.unpack("<II", self._received(8))
-        return Status(status), self._received(length)
-
-    def _received(self, count: int) -> bytes:
-        found = b""
-        while len(found) < count:
-            part = self._socket.recv(count - len(found))
-            if not part:
-                sys.exit("porter: the simulator has gone")
-            found += part
-        return found
-
     def needs(self, op: Op, body: bytes = b"") -> bytes:
         """Raises LaunchRefused."""
-        status, answer = self.ask(op, body)
+        found = ask(self._socket, op, body)
+        if found is None:
+            sys.exit("porter: the simulator has gone")
+        status, answer = found
         if status is not Status.SUCCESS:
             raise LaunchRefused(f"the simulator answers a request to {op.name.lower()} with {status.name}")
         return answer
@@ -150,8 +137,12 @@ def _memory_of(tensor: Any, pointer: int) -> tuple[int, int]:
 class Utils:
     """What Triton asks of a device, and of a kernel as it is loaded."""
 
-    def __init__(self, simulator: Simulator, device: Mapping[str, int]) -> None:
-        self._simulator, self._device = simulator, device
+    def __init__(self, simulator: Simulator, multiprocessors: int, threads: int, registers: int, shared: int) -> None:
+        self._simulator, self._threads = simulator, threads
+        self._properties = {
+            "max_shared_mem": shared, "max_num_regs": registers, "multiprocessor_count": multiprocessors,
+            "warpSize": WARP, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
+        }  # fmt: skip
         self.ptx = ""
 
     def loading(self, *arguments: Any) -> None:
@@ -162,8 +153,8 @@ class Utils:
     def load_binary(self, name: str, _binary: bytes, shared: int, _device: int) -> tuple[Any, int, int, int, int]:
         """Module, function, registers, spills, most threads."""
         function = self._simulator.load(self.ptx, name)
-        self._simulator.needs(Op.SET_ATTRIBUTE, struct.pack("<QII", function, _MAX_DYNAMIC_SHARED, shared))
-        return None, function, 0, 0, self._device["threads"]
+        self._simulator.needs(Op.SET_ATTRIBUTE, struct.pack("<QII", function, MAX_DYNAMIC_SHARED, shared))
+        return None, function, 0, 0, self._threads
 
     def unload_module(self, _module: Any) -> None:
         pass
@@ -172,26 +163,16 @@ class Utils:
         pass
 
     def get_device_properties(self, _device: int = 0) -> dict[str, int]:
-        d = self._device
-        return {
-            "max_shared_mem": d["shared"], "max_num_regs": d["registers"], "multiprocessor_count": d["multiprocessors"],
-            "warpSize": WARP, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
-        }  # fmt: skip
+        return self._properties
 
 
 class Driver:
     """In place of triton.backends.nvidia's."""
 
     def __init__(self, simulator: Simulator) -> None:
-        found = simulator.words(Op.DEVICE)
-        self.capability = found[0], found[1]
-        limits = LIMITS[found[0] * 10 + found[1]]
-        self.multiprocessors = found[2]
-        device = {
-            "shared": limits.shared_per_block, "registers": limits.registers_per_sm,
-            "multiprocessors": self.multiprocessors, "threads": limits.threads_per_block,
-        }  # fmt: skip
-        self.utils = Utils(simulator, device)
+        major, minor, multiprocessors, _, threads, _, _, registers, _, shared, *_ = simulator.words(Op.DEVICE)
+        self.capability, self.multiprocessors = (major, minor), multiprocessors
+        self.utils = Utils(simulator, multiprocessors, threads, registers, shared)
         self.simulator = simulator
         self.is_dry = False
 
