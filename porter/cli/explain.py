@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`porter explain`: what a diagnostic, an exit code or the word of a descriptor means."""
+"""`porter explain`: what a diagnostic, a hazard, an exit code or the word of a descriptor means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from porter.cli.context import Session, command
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
 from porter.report.descriptors import explain_word
-from porter.report.explain import Explanation, all_codes
+from porter.report.explain import Explanation, all_codes, all_hazards
 from porter.report.explain import explain as explanation_of
 
 
@@ -18,7 +18,7 @@ def explain(session: Session, name: str | None, every: bool, instruction: bool) 
     if every == (name is not None):
         raise PorterError(Code.BAD_OPTION, option="explain", problem="give an ID, a descriptor, or --list")
     if name is None:
-        found = all_codes()
+        found = [*all_codes(), *all_hazards()]
     elif instruction or name[:1].isdigit():
         found = [explain_word(name, instruction)]
     else:

@@ -50,7 +50,7 @@ _SECTIONS = {
         "nvcc": "nvcc, with code for sm_100a lowered to run on Hopper",
     },
     "Help": {
-        "explain": "the long text of a diagnostic, a rule or the exit codes",
+        "explain": "the long text of a diagnostic, a hazard, a rule or the exit codes",
         "doctor": "which compilers, packages and GPUs are here",
         "mcp": "Porter as tools for coding agents",
     },

@@ -44,7 +44,7 @@ UNKNOWN_ID = error(
     "PT0006",
     ExitCode.USAGE,
     "nothing is called {name}",
-    "`porter explain` knows diagnostic IDs such as PT0001, rule IDs, and the word exit-codes.",
+    "`porter explain` knows IDs of diagnostics (PT0001), of hazards (H17) and of rules, and the word exit-codes.",
     "Copy the ID from the message in question, or run `porter explain --list`.",
 )
 NOTHING_TO_PORT = note(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long texts: diagnostics by ID, and the exit codes. The reference pages are made from the same functions."""
+"""Long texts: diagnostics and kinds of hazards by ID, and the exit codes. The reference pages are made from the same functions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from porter.diagnostics import EXIT_CODE_TEXT, Code, PorterError
 from porter.lang.text import Safety
 from porter.rules.load import load_rules
 from porter.rules.rule import Rule
+from porter.sim.check.catalog import KINDS, HazardKind
 
 SAFETY_TEXT = {
     Safety.SAFE: "the meaning is kept by construction",
@@ -31,7 +32,7 @@ class Explanation:
 
 
 def explain(name: str, rules_of_ones_own: Sequence[Path] = ()) -> Explanation:
-    """The explanation of a diagnostic or rule ID (any case), or of the word `exit-codes`.
+    """The explanation of a diagnostic, hazard or rule ID (any case), or of the word `exit-codes`.
 
     Raises:
         PorterError: UNKNOWN_ID, with close names in the detail; what reading rules raises.
@@ -42,10 +43,12 @@ def explain(name: str, rules_of_ones_own: Sequence[Path] = ()) -> Explanation:
     code = Code.by_id(name)
     if code is not None:
         return explain_code(code)
+    if name.upper() in KINDS:
+        return explain_hazard(KINDS[name.upper()])
     rules = {rule.id: rule for rule in load_rules(tuple(map(str, rules_of_ones_own)))}
     if name.upper() in rules:
         return explain_rule(rules[name.upper()])
-    near = get_close_matches(name.upper(), [*(c.id for c in Code), *rules], n=3)
+    near = get_close_matches(name.upper(), [*(c.id for c in Code), *KINDS, *rules], n=3)
     raise PorterError(Code.UNKNOWN_ID, name=name, detail=f"close: {', '.join(near)}" if near else "")
 
 
@@ -80,6 +83,20 @@ def explain_code(code: Code) -> Explanation:
     )
 
 
+def explain_hazard(kind: HazardKind) -> Explanation:
+    """What two accesses of a kind of hazard lack, and where the ISA asks for it."""
+    return Explanation(
+        kind.id,
+        kind.title,
+        (
+            ("needs", kind.rule),
+            ("source", kind.source),
+            ("reported as", f"{kind.code.id}: {readable_title(kind.code.value.title)}"),
+            ("read on", "docs/hazards.md: what is seen, and what only a reader of the code can say"),
+        ),
+    )
+
+
 def readable_title(template: str) -> str:
     """A title with its placeholders as `<name>`."""
     pieces = []
@@ -91,3 +108,8 @@ def readable_title(template: str) -> str:
 def all_codes() -> list[Explanation]:
     """Every diagnostic, by ID."""
     return [explain_code(code) for code in sorted(Code, key=lambda c: c.id)]
+
+
+def all_hazards() -> list[Explanation]:
+    """Every kind of hazard, in the order of the catalog."""
+    return [explain_hazard(kind) for kind in KINDS.values()]

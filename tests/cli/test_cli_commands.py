@@ -21,6 +21,7 @@ from fakes_cli import (
 
 from porter.build.toolchain import Toolkit
 from porter.diagnostics import EXIT_CODE_TEXT, Code, ExitCode, PorterError
+from porter.sim.check.catalog import KINDS
 
 
 @pytest.fixture
@@ -75,9 +76,20 @@ def test_explain_exit_codes():
         assert f"{int(code)}  {text}" in output
 
 
-def test_explain_lists_every_diagnostic():
+def test_explain_lists_every_diagnostic_and_hazard():
     entries = porter_json("explain", "--list")["entries"]
-    assert {e["name"] for e in entries} >= {c.id for c in Code}
+    assert {e["name"] for e in entries} == {c.id for c in Code} | KINDS.keys()
+
+
+@pytest.mark.parametrize("name", ["H17", "h26", "G1", "X1", "R1"])
+def test_explain_a_hazard_as_reports_name_it(name: str):
+    kind = KINDS[name.upper()]
+    output = porter("explain", name).output
+    assert all(told in output for told in (kind.title, kind.rule, kind.source, kind.code.id))
+
+
+def test_an_unknown_hazard_names_those_that_are_close():
+    assert "H9" in porter("explain", "H99", code=2).stderr
 
 
 def test_explain_a_rule():
