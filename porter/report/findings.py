@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from porter.diagnostics import Code, Location
 from porter.diagnostics.types import CodeInfo
+from porter.ptx.calls import inlined
 from porter.report.blocks import source_line
 from porter.sim.check.catalog import KINDS
 
@@ -156,7 +157,7 @@ def _site(site: Document) -> Spot:
     if not site["source"]:
         return Spot("", text=text, name=name)
     loc = site["source"][0]
-    called = "".join(f", inlined at {shown(at['path'])}:{at['line']}" for at in site["source"][1:])
+    called = inlined(shown(loc["path"]), ((shown(at["path"]), at["line"]) for at in site["source"][1:]))
     return Spot(loc["path"], loc["line"], loc["column"] or 0, text=text + called, name=name)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from porter.facts.code import Code
+from porter.ptx.calls import inlined
 
 
 def instruction(code: Code, at: int) -> str:
@@ -19,8 +20,8 @@ def place_of(code: Code, at: int | None) -> str:
     if ins.loc is None:
         return f"PTX line {ins.line}"
     first, *rest = ins.loc.outwards()
-    inlined = "".join(f", inlined at {loc.file}:{loc.line}" for loc in rest)
-    return f"{first.file}:{first.line}{inlined} (PTX line {ins.line})"
+    through = inlined(first.file, ((loc.file, loc.line) for loc in rest))
+    return f"{first.file}:{first.line}{through} (PTX line {ins.line})"
 
 
 def own_place_of(code: Code, at: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from porter.ptx import ast
+from porter.ptx.calls import inlined
 from porter.sim.check.hazard import Hazard, Site
 
 _HELPER_LINES = 24
@@ -114,11 +115,9 @@ class Place:
         ptx = f"PTX line{'s' if len(self.ptx_lines) > 1 else ''} {_listed(self.ptx_lines)}"
         if not self.file:
             return ptx
-        found, loc = f"{self.file}:{_listed(self.lines)}", self.inlined_at
-        while loc is not None:
-            found += f", inlined at {loc.file}:{loc.line}"
-            loc = loc.inlined_at
-        return f"{found} ({ptx})"
+        calls = self.inlined_at.outwards() if self.inlined_at is not None else ()
+        through = inlined(self.file, ((loc.file, loc.line) for loc in calls))
+        return f"{self.file}:{_listed(self.lines)}{through} ({ptx})"
 
 
 def places(sites: Sequence[Site]) -> list[Place]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from porter.ptx import ast
+from porter.ptx.calls import inlined
 from porter.sim.check.catalog import HazardKind
 from porter.sim.check.rulings import Ruling
 
@@ -41,11 +42,9 @@ class Site:
         """Source file and line, with the calls it was inlined through, or the PTX line."""
         if self.loc is None:
             return f"PTX line {self.ptx_line}"
-        text, loc = f"{self.loc.file}:{self.loc.line}", self.loc.inlined_at
-        while loc is not None:
-            text += f", inlined at {loc.file}:{loc.line}"
-            loc = loc.inlined_at
-        return f"{text} (PTX line {self.ptx_line})"
+        first, *rest = self.loc.outwards()
+        through = inlined(first.file, ((loc.file, loc.line) for loc in rest))
+        return f"{first.file}:{first.line}{through} (PTX line {self.ptx_line})"
 
 
 @dataclass(frozen=True)
