@@ -39,8 +39,6 @@ _PERIODS = (2, 3, 4)
 """Of synchronization, behind the first turns, in which it is looked for what repeats; that of data may be shorter."""
 _LEAST = (8, 24)
 """Units of a size that are at least looked at for that, and in the end: loops that are unrolled make few turns."""
-_SMALLEST = (1, 2)
-"""Units of the smallest sizes, of which both programs have to leave the same as well."""
 _MOST_CLASSES = 6
 """How often classes are made smaller."""
 
@@ -147,9 +145,6 @@ class Side:
             raise NotAllError("a deadlock", self.name, blocked[0].at)
         if follower.contents.loads_what_it_stores:
             raise NotAllError(f"the {self.name} loads what it has stored")
-        if self.noted.unsteady:
-            why = "a sum of symbols that is more than added to, and moves"
-            raise NotAllError(why, self.name, min(self.noted.unsteady))
         follower.log.gives_numbers.update(*machine.of_numbers)
         follower.log.data_alone.update((at, set()) for places in machine.of_numbers for at in places)
         self.on_data |= follower.log.on_data
@@ -189,9 +184,6 @@ class AllTurns:
         (*few, many), (least, more) = _PERIODS, _LEAST
         counts = {*(max(count * self.units, least) for count in few), max(many * self.units, more)}
         *some, most = (self.start + count + 2 for count in sorted(counts))
-        for units in _SMALLEST if any(side.forms is not None for side in self.sides) else ():
-            # a sum of symbols that moves with the size is another one there already
-            self._run(units)
         for units in some:
             with suppress(_NoPeriodError):
                 return self._proved(*self._repeating(units))
@@ -240,7 +232,7 @@ class AllTurns:
 
     def _least(self, repeats: Regular) -> int:
         """The least number of units that goes from the first cut of its loops to one of the ends."""
-        return max(repeats.first * repeats.period + repeats.rest, self._settled)
+        return max(repeats.first + repeats.rest, self._settled)
 
     def _require_lines(
         self, found: Sequence[Growing], shorter: Sequence[Log], lines: Sequence[Sequence[LoopLines]], period: int
@@ -281,7 +273,7 @@ class AllTurns:
             both = [regular(one, period, self.most, self.units + period) for one in found]
             if (one := both[0]) is None or (other := both[1]) is None:
                 continue
-            repeats = Regular(period, max(one.first, other.first), max(one.rest, other.rest))
+            repeats = Regular(period, _whole_turns(found, max(one.first, other.first)), max(one.rest, other.rest))
             try:
                 lines = [self._lines(side, of_side, repeats) for side, of_side in zip(self.sides, found, strict=True)]
                 self._require_lines(found, shorter, lines, period)
@@ -302,7 +294,7 @@ class AllTurns:
         """Raises NotAllError, OtherError: from one of the cuts to the next it does not hold."""
         if ahead := _ahead(found, repeats.period, self.most):
             # the compiler may have put a turn of one of both ahead of its loop
-            later = replace(repeats, first=repeats.first + 1)
+            later = replace(repeats, first=repeats.first + repeats.period)
             with suppress(NotAllError):
                 self._cut([_Cuts(one, later, more) for one, more in zip(found, ahead, strict=True)], later, False)
                 return
@@ -318,7 +310,8 @@ class AllTurns:
         Raises:
             NotAllError: it does not.
         """
-        units, cuts = (repeats.first + _STEPS) * repeats.period + repeats.rest, _STEPS + 1
+        # all of its comparisons have the results that they have for larger sizes
+        units, cuts = max(repeats.first + _STEPS * repeats.period + repeats.rest, self._settled), _STEPS + 1
         stops = self._stops(found, cuts)
         seen = self._run(units, stops, ends=True)
         loops = range(0, len(set(stops[0].values())), cuts)
@@ -452,6 +445,13 @@ class AllTurns:
         if not any(given) and not ends:
             self._compared.add(units)
         return ran
+
+
+def _whole_turns(found: Sequence[Growing], units: int) -> int:
+    """So many units or a few more, with which whole turns come in each loop of both programs."""
+    while any(one.of_period(units) is None for one in found):
+        units += 1
+    return units
 
 
 def _ahead(found: Sequence[Growing], period: int, units: int) -> list[dict[Entered, int]]:

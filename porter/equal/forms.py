@@ -69,12 +69,11 @@ class Bound(NamedTuple):
 @dataclass
 class Noted:
     """What an execution asks of sums: `bounds` that they have to keep, and, with `steady`, what instructions take that
-    do more than add, by warp, instruction, lane and operand. Those whose sums are others in another turn, or for
-    another size, are `unsteady`: what is shown of some turns says nothing of the next ones."""
+    do more than add, by warp, instruction, lane and operand. No sum of one may be another one in another turn, or for
+    another size: what is shown of some turns would say nothing of the next ones."""
 
     bounds: set[Bound] = field(default_factory=set)
     steady: dict[tuple[object, int, int, int], object] | None = None
-    unsteady: set[int] = field(default_factory=set)
     place: tuple[object, int] = (None, 0)
     """The warp and the instruction."""
     _moving: set[tuple[object, int, int, int]] = field(default_factory=set)
@@ -94,19 +93,23 @@ class Noted:
             self.multiply(lane, factors)
 
     def take(self, lane: int, key: object) -> None:
+        """Raises NotUnderstood: it was another one."""
         assert self.steady is not None
         if self.steady.setdefault((*self.place, lane, 0), key) != key:
-            self.unsteady.add(self.place[1])
+            self._refuse()
 
     def multiply(self, lane: int, factors: Sequence[object]) -> None:
-        """Of two factors one may be another line in each turn."""
+        """Of two factors one may be another line in each turn. Raises NotUnderstood: both are."""
         assert self.steady is not None
         for number, key in enumerate(factors):
             place = (*self.place, lane, number)
             if self.steady.setdefault(place, key) != key:
                 self._moving.add(place)
                 if (*self.place, lane, 1 - number) in self._moving:
-                    self.unsteady.add(self.place[1])
+                    self._refuse()
+
+    def _refuse(self) -> None:
+        raise NotUnderstood("a sum of symbols that is more than added to, and moves", self.place[1])
 
 
 class _Result(NamedTuple):

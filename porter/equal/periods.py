@@ -47,7 +47,7 @@ class Growing:
         return {at for at in self.log.on_data if not is_test(self.flow.code.code[at])}
 
     def of_period(self, period: int) -> dict[Entered, int] | None:
-        """Turns that come with a period of the size; None if that is no whole number."""
+        """Turns that come with so many units of the size; None if that is no whole number."""
         found = {key: divmod(more * period, self.units) for key, more in self.more.items()}
         return None if any(rest for _, rest in found.values()) else {key: turns for key, (turns, _) in found.items()}
 
@@ -64,14 +64,15 @@ class Growing:
     def stops(
         self, period: int, first: int, cuts: int, ahead: Mapping[Entered, int] | None = None
     ) -> dict[Stop, int]:  # fmt: skip
-        """So many cuts, the first one after `first` periods, in each loop that a warp comes to, one after another.
-        Turns that stand `ahead` of one count.
+        """So many cuts, a period apart, the first one after `first` units, in each loop that a warp comes to, one after
+        another. Turns that stand `ahead` of one count.
 
         Raises:
             IrregularError: warps come to more or fewer of them.
         """
-        turns = self.of_period(period)
+        turns, ahead_of_cut = self.of_period(period), self.of_period(first)
         assert turns is not None
+        assert ahead_of_cut is not None
         by_warp: dict[tuple[WarpName, int], list[Entered]] = defaultdict(list)
         for key, of_loop in sorted(self.turns.items(), key=lambda item: sum(item[1][0].begins.values())):
             by_warp[key[0], key[2]].append(key)
@@ -80,7 +81,7 @@ class Growing:
         if len({len(keys) for keys in by_warp.values()}) > 1:
             raise IrregularError("warps that come to loops more often than others do")
         return {
-            (*key, turns[key] * (first + cut) - (ahead[key] if ahead is not None else 0)): number * cuts + cut
+            (*key, ahead_of_cut[key] + turns[key] * cut - (ahead[key] if ahead is not None else 0)): number * cuts + cut
             for keys in by_warp.values() for number, key in enumerate(keys) for cut in range(cuts)
         }  # fmt: skip
 
@@ -128,7 +129,7 @@ def _rounds(turns: Sequence[Turn]) -> dict[int, list[Turn]]:
 
 @dataclass(frozen=True)
 class Regular:
-    """What repeats with a period of the size: from `first` periods on, up to `rest` units ahead of the end."""
+    """What repeats with a period of the size: from `first` units on, up to `rest` units ahead of the end."""
 
     period: int
     first: int
@@ -146,9 +147,9 @@ def regular(found: Growing, period: int, units: int, least: int) -> Regular | No
         if stretch is None:
             return None
         start, end = stretch
-        first = max(first, -(-(start + 1) // turns[key]))
+        first = max(first, -(-(start + 1) * period // turns[key]))
         rest = max(rest, -(-(len(of_loop) - end) * period // turns[key]))
-    return Regular(period, first, rest) if units - rest - first * period >= least else None
+    return Regular(period, first, rest) if units - rest - first >= least else None
 
 
 def moved(found: Growing, key: Entered, window: Sequence[Turn], period: int) -> set[tuple[int, str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from porter.equal.periods import Growing, IrregularError, moved
 from porter.equal.turning import Log, Stream, Turn
@@ -50,19 +51,20 @@ Fixed = Mapping[WarpName, Mapping[tuple[int, str], Value]]
 def loops_of_lines(
     found: Growing, period: int, first: int, symbols: Mapping[str, int], step: int, fixed: Fixed
 ) -> list[LoopLines]:  # fmt: skip
-    """What is known of numbers in loops from `first` periods on, as long as a size can be that grows by `step` with
-    each of its units.
+    """What is known of numbers in loops from `first` units on, as long as a size can be that grows by `step` with each
+    of them.
 
     Raises:
         IrregularError: at an instruction with data that takes a number that does not move evenly, as far as is known.
     """
-    turns = found.of_period(period)
+    turns, ahead = found.of_period(period), found.of_period(first)
     assert turns is not None
+    assert ahead is not None
     seen: dict[object, LoopLines] = {}
     periods = LARGEST_SIZE // (step * period) + 1
     for key, of_loop in found.turns.items():
         warp, head, *_ = key
-        start = first * turns[key] - 1
+        start = ahead[key] - 1
         window = of_loop[start : start + 2 * turns[key]]
         if len(window) < 2 * turns[key]:
             raise IrregularError("a loop with too few turns", head)
@@ -429,8 +431,9 @@ class Room:
     longer: Log
     periods: int
 
-    def __post_init__(self) -> None:
-        self._taken = [_numbers_by_place(log) for log in (self.shorter, self.longer)]
+    @cached_property
+    def _taken(self) -> list[dict[int, dict[_Stream, list[tuple[int, tuple[Value, ...]]]]]]:
+        return [_numbers_by_place(log) for log in (self.shorter, self.longer)]
 
     def __call__(self, at: int) -> bool:
         before, now = (taken.get(at, {}) for taken in self._taken)

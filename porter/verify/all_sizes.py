@@ -103,7 +103,11 @@ class AllSizes:
         as_numbers = {name: number for name, number in given.items() if name not in self.symbols}
         if as_numbers in self._beside_symbols:
             changed &= set(self.symbols)
-        return changed <= known.keys() and all(self._takes(known[name], given[name], changed) for name in changed)
+        return (
+            bool(known)
+            and changed <= known.keys()
+            and all(self._takes(known[name], given[name], changed) for name in changed)
+        )
 
     @staticmethod
     def _takes(count: SizeCompared, number: Number, changed: set[str]) -> bool:

@@ -17,11 +17,14 @@ from itertools import product
 from math import prod
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from porter.diagnostics import PorterError
 from porter.equal.forms import LARGEST_SIZE as LARGEST_SIZE
 from porter.equal.global_uses import GlobalUses, UnorderedError, require_apart, to_watch
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Difference, Outcome, WrittenTwice, by_description, difference, of_cluster, together
+from porter.equal.touched import PlaceFollower
 from porter.equal.words import word
 from porter.facts.code import Code
 from porter.facts.events import NotUnderstood
@@ -135,10 +138,14 @@ class Comparison:
     schedule: Schedule = IN_TURN
     follows: Callable[[Sizes], bool] = lambda sizes: False
     """Whether it is known of some sizes that each block of both programs leaves the same."""
+    asks_port: bool = False
+    """Whether the port is looked at there as well: elsewhere what holds of blocks of its original holds of its own."""
     _flows: dict[str, Flow] = field(default_factory=dict)
     _assumed: set[str] = field(default_factory=set)
     _answers: dict[str, Answer] = field(default_factory=dict)
     """By sizes what was said."""
+    of_first_block: dict[str, Outcome] = field(default_factory=dict)
+    """By program what its first cluster leaves at the first sizes, where that was looked at alone."""
 
     def run(self, chosen: Sequence[Sizes]) -> Equality:
         """Raises PorterError: what binding, porting and compiling raise at the first sizes."""
@@ -161,7 +168,7 @@ class Comparison:
                 # the port does not take these
                 continue
             at = listed(original[1].sizes)
-            answer = self._answers.get(at) or self._by_original(sizes, original, port) or self.answer(original, port)
+            answer = self._answers.get(at) or self._by_places(sizes, original, port) or self.answer(original, port)
             self._answers[at] = answer
             if answer.status != "equal":
                 return result(answer.status, answer.why, at, answer.places)
@@ -171,17 +178,28 @@ class Comparison:
             return result("unknown", "neither writes anything", looked_at[0] if looked_at else "")
         return result("equal")
 
-    def _by_original(self, sizes: Sizes, original: Built, port: Built) -> Answer | None:
-        """What the blocks of the original do to each other those of the port do as well, where each leaves the same."""
-        if not self.follows(sizes):
-            return None
+    def _by_places(self, sizes: Sizes, original: Built, port: Built) -> Answer | None:
+        """Where each block leaves the same, it is left to ask whether those of one program meet in some place; what the
+        blocks of the original do to each other those of the port do as well. Where both are asked, so is whether what
+        one block leaves is made of something that nobody has written."""
         launch, flows = original[1].launch, [self.flow_of(kernel) for kernel, _ in (original, port)]
+        if not self.follows(sizes) or any(flow.changes_maps or flow.asks_for_work for flow in flows):
+            return None
         named = set[int]().union(*map(_compared_with, flows))
         firsts = _spread(list(_clusters(launch.grid, launch.cluster)), launch.cluster, named)
         with suppress(UnknownError):
-            found = self._outcome("original", original, firsts, False)
-            return Answer("equal", bytes=len(found.addresses) + len(found.reductions))
+            found = self._outcome("original", original, firsts, False, places_alone=True)
+            if not self.asks_port or self._is_of_port(found, original, port, firsts):
+                return Answer("equal", bytes=len(found.addresses))
         return None
+
+    def _is_of_port(self, found: Outcome, original: Built, port: Built, firsts: Sequence[Triple]) -> bool:
+        """Whether the port leaves bytes in the same places, and its first block the same ones. Raises UnknownError."""
+        other = self._outcome("port", port, firsts, False, places_alone=True)
+        ours, theirs = (self._outcome(name, built, firsts[:1], False, set())
+                        for name, built in (("original", original), ("port", port)))  # fmt: skip
+        self.of_first_block.update(port=theirs)
+        return np.array_equal(found.addresses, other.addresses) and difference(ours, theirs) is None
 
     def answer(self, original: Built, port: Built) -> Answer:
         """What is to be said at one size. What differs is run: what no run shows may be the same number made in another
@@ -234,12 +252,13 @@ class Comparison:
         )
 
     def _outcome(
-        self, program: str, built: Built, firsts: Sequence[Triple], knows_tables: bool, assumed: set[str] | None = None
-    ) -> Outcome:
+        self, program: str, built: Built, firsts: Sequence[Triple], knows_tables: bool,
+        assumed: set[str] | None = None, places_alone: bool = False,
+    ) -> Outcome:  # fmt: skip
         flow = self.flow_of(built[0])
         launched_at = partial(launched_case, built[1], flow)
         assumed = self._assumed if assumed is None else assumed
-        return left_by_clusters(program, flow, launched_at, firsts, assumed, self.schedule, knows_tables)
+        return left_by_clusters(program, flow, launched_at, firsts, assumed, self.schedule, knows_tables, places_alone)
 
     def flow_of(self, kernel: BuiltKernel) -> Flow:
         found = self._flows.get(kernel.ptx)
@@ -301,9 +320,9 @@ def difference_between(original: Side, port: Side, knows_tables: bool = False) -
 
 def left_by_clusters(
     program: str, flow: Flow, launched_at: Callable[[Triple], Launched], firsts: Sequence[Triple], assumed: set[str],
-    schedule: Schedule = IN_TURN, knows_tables: bool = False,
+    schedule: Schedule = IN_TURN, knows_tables: bool = False, places_alone: bool = False,
 ) -> Outcome:  # fmt: skip
-    """What clusters leave, by their first blocks; what is assumed of it is added.
+    """What clusters leave, by their first blocks; what is assumed of it is added. `places_alone`: where, and not what.
 
     Raises:
         UnknownError: something is not understood.
@@ -311,7 +330,7 @@ def left_by_clusters(
     geometry = launched_at(firsts[0]).geometry
     if (count := prod(geometry.grid) // prod(geometry.cluster)) > len(firsts):
         assumed.add(f"of {count} clusters those do alike that are not looked at, as {len(firsts)} do")
-    clusters = _Clusters(program, flow, launched_at, assumed, count > len(firsts), schedule, knows_tables)
+    clusters = _Clusters(program, flow, launched_at, assumed, count > len(firsts), schedule, knows_tables, places_alone)
     try:
         return clusters.together(firsts)
     except NotUnderstood as error:
@@ -321,7 +340,8 @@ def left_by_clusters(
 
 @dataclass
 class _Clusters:
-    """Clusters of a launch. `some_alone`: not all of them are looked at."""
+    """Clusters of a launch. `some_alone`: not all of them are looked at. `places_alone`: of what they leave only where
+    counts, and what is stored again is something else each time."""
 
     program: str
     flow: Flow
@@ -330,6 +350,7 @@ class _Clusters:
     some_alone: bool
     schedule: Schedule
     knows_tables: bool
+    places_alone: bool
 
     def together(self, firsts: Sequence[Triple]) -> Outcome:
         """Raises NotUnderstood, UnknownError."""
@@ -373,7 +394,8 @@ class _Clusters:
     def _executed(self, launched: Launched, watched: frozenset[int]) -> tuple[Outcome, GlobalUses]:
         machine = Machine(launched, self.schedule)
         # what nobody has written is not the same in both programs
-        follower = Follower(machine, undefined=word(f"undefined {self.program}"))
+        alone = self.places_alone and not watched
+        follower = PlaceFollower(machine) if alone else Follower(machine, undefined=word(f"undefined {self.program}"))
         follower.contents.uses.watched = watched
         history = run(machine)
         if history.blocked:

@@ -19,14 +19,18 @@ _FIRST = (0, 0, 0)
 
 
 class Party(NamedTuple):
-    """One of two programs, with the launch as the cluster with a first block sees it."""
+    """One of two programs, with the launch as the cluster with a first block sees it, and what the first one leaves, if
+    that is known."""
 
     program: str
     flow: Flow
     launched_at: Callable[[Triple], Launched]
+    unmoved: Outcome | None = None
 
     def left(self, moved: int) -> Outcome:
         """What the first cluster leaves where dynamic shared memory lies so many bytes higher."""
+        if self.unmoved is not None and not moved:
+            return self.unmoved
         return left_by_clusters(
             self.program, self.flow, lambda first: replace(self.launched_at(first), moved=moved), [_FIRST], set()
         )

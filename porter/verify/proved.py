@@ -158,12 +158,16 @@ def proofs_of(
     first, left = compares[0], comparison.budget.left
     counts: tuple[SizeCompared, ...] = ()
     if for_all is not None and taken[0] == chosen[0]:
-        equality = with_proofs(comparison.run([first]), found, reorders)
+        is_known = turns == "both" and taken == list(chosen)
+        programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, chosen[0], for_all)
+        of_symbols = programs.of_symbols(of_original, of_port) if is_known and not found.introduced else []
+        follows = partial(programs.covers, of_symbols)
+        equality = with_proofs(replace(comparison, follows=follows, asks_port=True).run([first]), found, reorders)
         if equality.status == "equal":
-            is_known = turns == "both" and taken == list(chosen)
             proofs = (of_original, of_port) if is_known else _of_turns(comparison, chosen, seconds)
-            programs = AllSizes(comparison.original, comparison.port, comparison.flow_of, chosen[0], for_all)
-            equality = _for_all(comparison, programs, chosen, equality, *proofs)
+            if not is_known:
+                of_symbols = programs.of_symbols(*proofs)
+            equality = _for_all(comparison, programs, chosen, equality, of_symbols, *proofs)
             if equality.status != "equal":
                 return replace(found, equality=equality)
             counts = equality.counts
@@ -186,7 +190,7 @@ def _unknown(proof: Proof) -> set[frozenset[str]]:
 def _party(comparison: Comparison, program: Literal["original", "port"], sizes: Sizes) -> Party:
     kernel, problem = (comparison.original if program == "original" else comparison.port).at(sizes)
     flow = comparison.flow_of(kernel)
-    return Party(program, flow, partial(launched_case, problem, flow))
+    return Party(program, flow, partial(launched_case, problem, flow), comparison.of_first_block.get(program))
 
 
 def _of_turns(comparison: Comparison, chosen: Sequence[Sizes], seconds: float) -> tuple[Proof, Proof]:
@@ -199,14 +203,13 @@ def _of_turns(comparison: Comparison, chosen: Sequence[Sizes], seconds: float) -
 
 
 def _for_all(
-    comparison: Comparison, programs: AllSizes, chosen: Sequence[Sizes], equality: Equality, of_original: Proof,
-    of_port: Proof,
+    comparison: Comparison, programs: AllSizes, chosen: Sequence[Sizes], equality: Equality,
+    of_symbols: list[SizeCompared], of_original: Proof, of_port: Proof,
 ) -> Equality:  # fmt: skip
     """With what is known of all numbers of turns; a size at which something else is left, and a run shows it, is what
     counts."""
     began = time.perf_counter()
     counts: list[SizeCompared] = []
-    of_symbols = programs.of_symbols(of_original, of_port)
     other = _shown_by_other_sizes(comparison, programs.telling, programs.budget)
     if other is not None:
         return other

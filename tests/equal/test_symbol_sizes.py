@@ -8,11 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from porter.equal import touched
+from porter.equal.contents import Stored
 from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.ptx.parser import parse_module
+from porter.verify import equality
 from porter.verify.all_sizes import AllSizes
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
@@ -189,8 +193,16 @@ def test_sizes_that_follow_from_what_is_known_for_all(compared) -> None:
     assert not sizes.covers(counts, {"N": 100})
 
 
+def _stores_alike(contents: touched._Places, addresses: Any, data: Any, user: Any) -> None:
+    """What does not tell one store from another."""
+    contents.stored.append(Stored(addresses.reshape(-1), np.zeros(addresses.size, np.uint64), user.at))
+
+
 OTHER = STORE.replace("@%p1 ld", "add.f32 %f1, %f1, %f1;\n@%p1 ld", 1)
 ONTO_OTHERS = "ld.param.u64 %d3, [out];\nmov.b32 %f0, %r1;\nst.global.f32 [%d3], %f0;\n" + STORE
+
+
+UNWRITTEN = STORE.replace("ld.global.f32 %f0", "ld.global.f32 %f1")
 
 
 @pytest.mark.parametrize(("original", "port", "executed"), [(STORE, OTHER, 1), (ONTO_OTHERS, ONTO_OTHERS, 2)])
@@ -199,7 +211,26 @@ def test_of_sizes_that_follow_the_original_is_executed(compared, monkeypatch, or
     sizes, _ = compared(original, port)
     programs: list[str] = []
     outcome = Comparison._outcome
-    monkeypatch.setattr(Comparison, "_outcome", lambda one, *of: programs.append(of[0]) or outcome(one, *of))
+    monkeypatch.setattr(
+        Comparison, "_outcome", lambda one, *of, **how: programs.append(of[0]) or outcome(one, *of, **how)
+    )
     comparison = Comparison("k", sizes.original, sizes.port, Budget(), follows=lambda sizes: True)
     assert comparison.run([{"N": 128}]).status == ("equal" if executed == 1 else "unknown")
     assert programs == ["original"] * executed
+
+
+@pytest.mark.parametrize(("original", "port", "lacks"), [
+    (STORE, ONTO_OTHERS, (touched._Places, "put_global", _stores_alike)),
+    (UNWRITTEN, UNWRITTEN, (equality, "difference", lambda *of: None)),
+])  # fmt: skip
+def test_at_the_first_sizes_the_port_is_executed_as_well(compared, monkeypatch, original, port, lacks) -> None:
+    """Blocks of it that meet, and what nobody has written: each is told by one condition alone."""
+    sizes, _ = compared(original, port)
+
+    def said() -> str:
+        asked = Comparison("k", sizes.original, sizes.port, Budget(), follows=lambda sizes: True, asks_port=True)
+        return asked.run([{"N": 128}]).status
+
+    assert said() != "equal"
+    monkeypatch.setattr(*lacks)
+    assert said() == "equal"

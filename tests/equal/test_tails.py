@@ -84,11 +84,11 @@ _CONTROL = Marks.control
 WEAKENED = {
     "numbers in memory": Weakened(
         (Marks, "control", _without_memory), kernel(KEPT, behind="ld.shared.u32 %r6, [%r8];\n"),
-        kernel(KEPT, behind="ld.shared.u32 %r6, [%r8];\n" + IF_FIVE), 12, 7,
+        kernel(KEPT, behind="ld.shared.u32 %r6, [%r8];\n" + IF_FIVE), 5, 7,
     ),
     "numbers in registers": Weakened(
         (Marks, "_of_group", lambda marks, group: group.pc), kernel(TURN),
-        kernel(TURN, behind="mov.u32 %r6, %r5;\n" + IF_FIVE), 12, 7,
+        kernel(TURN, behind="mov.u32 %r6, %r5;\n" + IF_FIVE), 5, 7,
     ),
     "what is held": Weakened((Classes, "refined", lambda held, *states: held), kernel(), kernel(behind=FOUR), 4),
     "what asks for more": Weakened(

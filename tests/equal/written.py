@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from porter.equal.meaning import Follower
 from porter.equal.outcome import Outcome, by_description, difference, of_cluster
@@ -45,17 +46,22 @@ MAPS = GLOBAL + (1 << 42)
 """Where tensor maps lie."""
 
 
-def left(
+def launched(
     body: str, n: int = 4, threads: int = 32, variables: str = "", maps: Sequence[TensorMap] = (),
     scratch: Sequence[tuple[int, int]] = (),
-) -> Outcome:  # fmt: skip
-    """What the kernel with a body leaves: it has four values in %f0 to %f3, and room for as many at %d1."""
+) -> Launched:  # fmt: skip
+    """The kernel with a body: it has four values in %f0 to %f3, and room for as many at %d1."""
     module = parse_module(f"{HEAD.replace('{variables}', variables)}{body}ret;\n}}\n")
     flow = Flow(Code(module, module.entries()[0]))
     values = {"input": INPUT.to_bytes(8, "little"), "output": (GLOBAL + (1 << 34)).to_bytes(8, "little"),
               "n": n.to_bytes(4, "little")}  # fmt: skip
     placed = {MAPS + number * ENCODED_BYTES: one.encode() for number, one in enumerate(maps)}
-    machine = Machine(Launched(flow, Geometry((threads, 1, 1)), values, placed, scratch=scratch))
+    return Launched(flow, Geometry((threads, 1, 1)), values, placed, scratch=scratch)
+
+
+def left(body: str, *others: Any, **named: Any) -> Outcome:
+    """What such a kernel leaves."""
+    machine = Machine(launched(body, *others, **named))
     follower = Follower(machine)
     run(machine)
     return by_description(of_cluster(follower.contents.stored), machine.maps.in_scratch())
