@@ -168,12 +168,14 @@ __syncthreads();
 asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 //@ end
 
-//@ section storage
+//@ section struct_of_storage
 struct alignas(1024) $kind {  // so that dynamic shared memory keeps its alignment
 //@ for fields
     $line
 //@ end
 };
+
+//@ section storage
 //@ if rotates
 alignas($kind) __shared__ char $bytes[sizeof($kind)];
 auto& $name = *reinterpret_cast<$kind*>($bytes);
@@ -387,7 +389,10 @@ if ($warp == $first) {
 
 
 //@ section question_of_fragment
-asm volatile("// $mark $index %0 %1 %2 %3 %4 %5 %6 %7 %8 %9 %10 %11 %12" ::"n"(int(decltype(cute::size<1>($sum))::value)), "n"(int(decltype(cute::size<2>($sum))::value)), "n"(int(decltype(cute::tile_size<1>($mma))::value)), "n"(int(decltype(cute::size($mma))::value)), "n"(int(decltype(cute::size<1>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"(int(decltype(cute::size<2>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"(int(cute::is_same_v<decltype(cute::coalesce($sum.layout())), decltype(cute::coalesce(cute::make_layout(cute::size($sum))))> && decltype(cute::tile_size<1>($mma))::value == decltype(cute::size<1>(typename cute::remove_cvref_t<decltype($mma)>::AtomShape_MNK{}))::value * decltype(cute::size<2>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"($type_a), "n"($type_b), "n"($type_d), "n"($from_a), "n"($from_b), "n"(int($warpgroups)));
+asm volatile("// $mark $index %0 %1 %2 %3 %4 %5 %6 %7 %8 %9 %10 %11" ::"n"(int(decltype(cute::size<1>($sum))::value)), "n"(int(decltype(cute::size<2>($sum))::value)), "n"(int(decltype(cute::tile_size<1>($mma))::value)), "n"(int(decltype(cute::size($mma))::value)), "n"(int(decltype(cute::size<1>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"(int(decltype(cute::size<2>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"(int(cute::is_same_v<decltype(cute::coalesce($sum.layout())), decltype(cute::coalesce(cute::make_layout(cute::size($sum))))> && decltype(cute::tile_size<1>($mma))::value == decltype(cute::size<1>(typename cute::remove_cvref_t<decltype($mma)>::AtomShape_MNK{}))::value * decltype(cute::size<2>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"($type_a), "n"($type_b), "n"($type_d), "n"($from_a), "n"($from_b));
+
+//@ section question_of_warpgroups
+asm volatile("// $mark $index %0" ::"n"(int($warpgroups)));
 
 //@ section code_of_type
 int(cute::is_same_v<$type, cute::half_t> * 1 + cute::is_same_v<$type, cute::bfloat16_t> * 2 + cute::is_same_v<$type, cute::tfloat32_t> * 3 + cute::is_same_v<$type, cute::float_e4m3_t> * 4 + cute::is_same_v<$type, cute::float_e5m2_t> * 5 + cute::is_same_v<$type, float> * 6)
@@ -439,13 +444,31 @@ ${c}size($mma)
 const int $group = int(threadIdx.x) / 128$first;
 const uint32_t $base = $storage$published + ($group % 2 << 20)$pairs;  // two warpgroups share columns: 16 lanes on
 //@ end
+//@ if declares_warp
+const int $warp = cutlass::canonical_warp_idx_sync();
+//@ end
 //@ if declares_issues
 const bool $issues = $warp % 4 == 0;
 //@ end
-//@ if met
+//@ if declares_phases and met
 int $met_phase = 0;
 //@ end
+//@ if declares_phases
 int $phase = 0;
+//@ end
+
+//@ section phases
+//@ if met
+int $met_phase = 0, $phase = 0;
+//@ else
+int $phase = 0;
+//@ end
+
+//@ section phase_by_reference
+int& $name
+
+//@ section storage_by_reference
+$kind& $name
 
 //@ section address_in_pairs
  + $group / 2 * $columns

@@ -21,7 +21,7 @@ _WAITS = re.compile(r"(?:\w+::)*cluster_wait\s*\(\s*\)\s*;")
 def allocate(site: Site, storage: Storage, stores: bool) -> Node | None:
     """Write the allocation; gives the statement behind which the columns are known, where the accumulator is declared
     in front of it. Where threads store to Tensor Memory (`stores`), that comes behind the allocation by fences."""
-    kernel, declared = site.kernel, top_level_above(site.kernel, site.handle.declaration)
+    kernel, declared = site.kernel, top_level_above(site.kernel, site.at)
     parting = setup_position(site.program, kernel, lambda node: site.activity.within(kernel, node))
     until = parting.start_byte if parting is not None else declared.start_byte
     taken = storage.declaration.end_byte if storage.declaration is not None else 0
@@ -49,7 +49,7 @@ def allocate(site: Site, storage: Storage, stores: bool) -> Node | None:
                cluster=site.cluster or cpp("shape_of_one", c=site.c),
                accumulators=site.name("accumulators") if site.rotates else "",
                Accumulators=site.name("Accumulators") if site.rotates else "")  # fmt: skip
-    text = f"{storage.lines}\n{text}" if storage.lines else text
+    text = "\n".join(part for part in (storage.struct, storage.lines, text) if part)
     lead = "" if _stands_alone(site, at) else "\n"
     site.draft.before(RULE, kernel, at, lead + text + ("\n" if meeting is None else ""), above_comments=True)
     if meeting is None:
@@ -61,7 +61,7 @@ def allocate(site: Site, storage: Storage, stores: bool) -> Node | None:
         site.draft.behind(RULE, kernel, last, cpp("meeting"))
     if stores:
         site.draft.behind(RULE, kernel, last, cpp("after"))
-    return last if last.start_byte > site.handle.declaration.start_byte else None
+    return last if last.start_byte > site.at.start_byte else None
 
 
 def _of_both(site: Site) -> str:

@@ -5,20 +5,19 @@ sums, and A from registers, with what the compiler says of their types."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.model.functions import declared_name
+from porter.model.functions import Function, declared_name, outermost
 from porter.model.scopes import LOOPS, resolve
-from porter.model.tiled.accumulators import Handle, Multiply
-from porter.passes.idiom.site import Site
+from porter.model.tiled.accumulators import Handle, Multiply, Origin
+from porter.passes.idiom.places import Place
 from porter.passes.idiom.text import cpp
-from porter.passes.idiom.types import Answers, Ask, Question, answered
+from porter.passes.idiom.types import Answers, Question
 from porter.passes.native.sites import Left
-from porter.ptx.tmem import COLUMNS
 
 _SLICE = re.compile(r"(\w+)\s*\.\s*get_(?:thread_)?slice\s*\(.*\)\Z", re.DOTALL)
 _TYPES = ("", "F16", "BF16", "TF32", "E4M3", "E5M2", "F32")
@@ -31,8 +30,7 @@ _ROWS = 64
 class Tile:
     """What an instantiation says of a sum: MMAs of 64 rows along M and N for a warpgroup, columns that all warpgroups
     have of one MMA, threads, warpgroups along M and N, whether registers follow each other as the MMA has them; types
-    and majors of operands by number, 0 for one that is none of those known, or A in registers; warpgroups that come to
-    the MMAs."""
+    and majors of operands by number, 0 for one that is none of those known, or A in registers."""
 
     m_tiles: int
     n_tiles: int
@@ -46,7 +44,6 @@ class Tile:
     d: int
     from_a: int
     from_b: int
-    warpgroups: int
 
     @property
     def width(self) -> int:
@@ -98,6 +95,11 @@ class Sum:
     def width(self) -> int:
         return max(t.width for t in self.every)
 
+    @property
+    def is_handed(self) -> bool:
+        """Whether a caller of the function has the registers."""
+        return self.handle.origin is Origin.PARAM
+
 
 @dataclass(eq=False)
 class Operand:
@@ -125,44 +127,45 @@ class Operand:
 
 @dataclass(eq=False)
 class Fragments:
-    """Of one kernel.
+    """Of one function.
 
     Raises:
-        Left: what is multiplied is not known by names of the kernel.
+        Left: what is multiplied is not known by names of the function.
     """
 
-    site: Site
+    place: Place
     mmas: dict[str, Mma] = field(default_factory=dict)
     sums: list[Sum] = field(default_factory=list)
     operands: dict[str, Operand] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        site, kernel = self.site, self.site.kernel
-        for multiply in site.multiplies:
-            if multiply.call.caller is not kernel:
-                raise site.left(multiply.call.node, "MMAs that the kernel itself issues", multiply.call.caller)
-            mma = self._mma(multiply.mma)
-            handle = site.tiled.handle_of(kernel, multiply.d)
-            if handle is None or handle not in site.tiled.fragments:
-                raise site.left(multiply.d, "sums by the name of their registers")
+        self.site, self.function = self.place.site, self.place.function
+        site = self.site
+        for multiply in self.place.multiplies:
+            caller = multiply.call.caller
+            mma = self._mma(caller, multiply.mma)
+            handle = site.tiled.handle_of(caller, multiply.d)
+            if handle is None or outermost(handle.function) is not self.function or handle.origin is Origin.VIEW:
+                raise self.place.left(multiply.d, "sums by the name of their registers", caller)
             known = next((s for s in self.sums if s.handle is handle), None)
             if known is not None and known.mma is not mma:
-                raise site.left(multiply.d, f"one tiled MMA that adds to `{handle.name}`")
+                raise self.place.left(multiply.d, f"one tiled MMA that adds to `{handle.name}`")
             if known is not None:
                 known.multiplies.append(multiply)
                 continue
             self.sums.append(Sum(handle, mma, [multiply], self._names(handle.name)))
             mma.sums.append(self.sums[-1])
 
-    def _mma(self, node: Node) -> Mma:
-        site, kernel = self.site, self.site.kernel
-        text = kernel.text(node)
-        variable = resolve(kernel, node, text) if node.type == "identifier" else None
+    def _mma(self, caller: Function, node: Node) -> Mma:
+        site, text = self.site, caller.text(node)
+        variable = resolve(caller, node, text) if node.type == "identifier" else None
         if variable is None or (variable.declaration is None and variable.param is None):
-            raise site.left(node, "a tiled MMA by a name of the kernel")
+            raise self.place.left(node, "a tiled MMA by a name of the function that multiplies", caller)
         declaration = variable.declaration
-        if declaration is not None and any(True for _ in _loops(declaration)):
-            raise site.left(declaration, "a tiled MMA that is declared outside of loops")
+        if variable.function is not self.function or any(True for _ in _loops(declaration)):
+            raise self.place.left(
+                declaration or node, "a tiled MMA that is declared outside of loops and lambdas", caller
+            )
         if text not in self.mmas:
             own = re.sub(r"mma", "umma", text, count=1) if "mma" in text else f"{text}_umma"
             rest = re.sub(r"(?:tiled_?)?mma_?", "", text).strip("_")
@@ -175,37 +178,42 @@ class Fragments:
         tensor = f"t{match[1]}t{match[2]}" if match is not None else f"tmem_{register}"
         words = {"store": f"store_{short}", "r2t": f"r2t_{short}"}
         words |= {} if store else {"load": f"load_{short}", "t2r": f"t2r_{short}"}
-        fresh = {word: self.site.fresh(name) for word, name in words.items() if word != "tensor"}
+        fresh = {word: self.site.fresh(name) for word, name in words.items()}
         is_first = register == self.site.handle.name
         return {**fresh, "tensor": self.site.tensor if is_first else self.site.fresh(tensor)}
 
+    def operand(self, multiply: Multiply) -> Operand | None:
+        """What an MMA has A in, if that is registers."""
+        first = next(find(multiply.a, "identifier"), None)
+        return self.operands.get(multiply.call.caller.text(first)) if first is not None else None
+
     # --- what the compiler says
 
-    def ask(self, ask: Ask) -> None:
-        """Raises Left if the compiler does not say it, or it is not as the copies of registers have it."""
-        site, sources = self.site, self.site.program.sources
-        questions = [self._of_sum(s) for s in self.sums]
-        candidates = list(self._candidates())
-        questions += [self._of_operand(o) for o in candidates]
-        found = answered(questions, sources.root, sources.sources(), sources.include_dirs, ask)
-        where = site.handle.declaration
-        if isinstance(found, str):
-            raise site.left(where, f"what the compiler says of its types: {found}")
+    def ask(self) -> list[Question]:
+        """What the compiler is asked of its types."""
+        self._asked = list(self._candidates())
+        return [*(self._of_sum(s) for s in self.sums), *(self._of_operand(o) for o in self._asked)]
+
+    def take(self, found: Sequence[Answers], warpgroups: Answers) -> None:
+        """Raises Left if the answers are not as the copies of registers have it."""
         for one, answers in zip(self.sums, found, strict=False):
             if not answers:
-                raise site.left(one.handle.declaration, "an instantiation that the compiler makes")
+                raise self._left_of(one, "an instantiation that the compiler makes")
             one.every = frozenset(Tile(*numbers) for numbers in answers)
         for mma in self.mmas.values():
-            self._check(mma)
-        for operand, answers in zip(candidates, found[len(self.sums) :], strict=True):
+            self._check(mma, {n for (n,) in warpgroups})
+        for operand, answers in zip(self._asked, found[len(self.sums) :], strict=True):
             if operand.mma.reads_registers:
                 operand.every = answers
                 self._check_operand(operand)
                 self.operands[operand.name] = operand
         self._place()
 
+    def _left_of(self, one: Sum, what: str) -> Left:
+        return self.place.left(one.handle.declaration, what, one.handle.function)
+
     def _of_sum(self, one: Sum) -> Question:
-        kernel, mma = self.site.kernel, one.mma.name
+        function, mma = one.handle.function, one.mma.name
         member = {m: cpp("member_of_mma", mma=mma, member=m) for m in
                   ("ValTypeA", "ValTypeB", "ValTypeC", "FrgTypeA", "FrgTypeB")}  # fmt: skip
         values = {
@@ -214,63 +222,64 @@ class Fragments:
         values |= {
             f"from_{k}": cpp("code_of_source", type=member[f"FrgType{m}"]) for k, m in zip("ab", "AB", strict=True)
         }
-        at = kernel.span(one.handle.declaration).end
-        return Question(
-            kernel.file.path,
-            at,
-            "question_of_fragment",
-            {"mma": mma, "sum": one.handle.name, "warpgroups": self.site.count, **values},
-        )
+        at = function.span(one.handle.declaration).end
+        if one.is_handed:
+            declared = one.mma.declaration
+            at = function.span(declared).end if declared is not None else function.span(function.body).start + 1
+        return Question(function.file.path, at, "question_of_fragment", {"mma": mma, "sum": one.handle.name, **values})
 
     def _candidates(self) -> Iterator[Operand]:
         """What may be A from registers, by the variable that has all of it."""
-        site, kernel, seen = self.site, self.site.kernel, set[str]()
+        function, seen = self.function, set[str]()
         for one in self.sums:
             for multiply in one.multiplies:
                 first = next(find(multiply.a, "identifier"), None)
-                variable = resolve(kernel, first, kernel.text(first)) if first is not None else None
+                variable = resolve(function, first, function.text(first)) if first is not None else None
                 if variable is None or variable.declaration is None:
-                    raise site.left(multiply.a, "an operand by a name of the kernel")
+                    raise self.place.left(multiply.a, "an operand by a name of the function that multiplies")
                 if variable.name not in seen:
                     seen.add(variable.name)
                     names = self._names(variable.name, store=True)
                     yield Operand(variable.name, variable.declaration, one.mma, names)
 
     def _of_operand(self, operand: Operand) -> Question:
-        kernel = self.site.kernel
-        at = kernel.span(operand.declaration).end
-        return Question(kernel.file.path, at, "question_of_operand", {"operand": operand.name})
+        function = self.function
+        at = function.span(operand.declaration).end
+        return Question(function.file.path, at, "question_of_operand", {"operand": operand.name})
 
-    def _check(self, mma: Mma) -> None:
-        site, where = self.site, mma.sums[0].handle.declaration
+    def _check(self, mma: Mma, warpgroups: set[int]) -> None:
+        site, where = self.site, mma.declaration or mma.sums[0].handle.declaration
         for t in mma.every:
             if not t.is_plain:
-                raise site.left(where, f"registers of `{mma.name}` in the order of its MMAs, without a permutation")
-            if t.warpgroups != t.m_groups * t.n_groups:
-                what = f"{t.warpgroups} warpgroups as `{mma.name}` has: it has {t.m_groups * t.n_groups}"
-                raise site.left(where, what)
+                raise self.place.left(
+                    where, f"registers of `{mma.name}` in the order of its MMAs, without a permutation"
+                )
+            if t.m_groups * t.n_groups not in warpgroups:
+                count = ", ".join(map(str, sorted(warpgroups)))
+                what = f"{count} warpgroups as `{mma.name}` has: it has {t.m_groups * t.n_groups}"
+                raise self.place.left(where, what)
             if not (t.a and t.b and t.from_b) or _TYPES[t.d] != "F32":
-                raise site.left(where, f"operands of `{mma.name}` of 8, 16 or 32 bits, and sums of 32 bits")
+                raise self.place.left(where, f"operands of `{mma.name}` of 8, 16 or 32 bits, and sums of 32 bits")
             if t.tiles > 1 and (t.m_groups * t.n_groups > 1 or not t.from_a):
-                raise site.left(where, f"one tile of 64 rows for each warpgroup: there are {t.tiles}")
+                raise self.place.left(where, f"one tile of 64 rows for each warpgroup: there are {t.tiles}")
             if 3 in (t.a, t.b) or max(t.a, t.b) > 3:
                 majors = {t.from_a or 1, t.from_b}
                 if majors != {1}:
-                    raise site.left(where, f"operands of `{mma.name}` with k first")
+                    raise self.place.left(where, f"operands of `{mma.name}` with k first")
         if len({(t.from_a, t.from_b) for t in mma.every}) > 1:
-            raise site.left(where, f"majors of `{mma.name}` that all instantiations have")
+            raise self.place.left(where, f"majors of `{mma.name}` that all instantiations have")
         if len({(t.a > 3, t.a == 3) for t in mma.every}) > 1:
-            raise site.left(where, f"types of operands of `{mma.name}` of one kind of MMA")
+            raise self.place.left(where, f"types of operands of `{mma.name}` of one kind of MMA")
         if mma.reads_registers and any(t.a > 3 for t in mma.every):
-            raise site.left(where, f"A of `{mma.name}` from registers, of 16 or 32 bits")
+            raise self.place.left(where, f"A of `{mma.name}` from registers, of 16 or 32 bits")
         texts = (f.lexed.plain_text for f in site.program.sources.files.values())
         if any(re.search(r"\bScaleIn\s*::\s*Neg\b", text) for text in texts):
-            raise site.left(where, "operands of MMAs with their own sign")
+            raise self.place.left(where, "operands of MMAs with their own sign")
 
     def _check_operand(self, operand: Operand) -> None:
         for _, rank, m_tiles, is_plain in operand.every:
             if rank != 3 or m_tiles != 1 or not is_plain:
-                raise self.site.left(
+                raise self.place.left(
                     operand.declaration, f"`{operand.name}` as the registers of one tile, in their order"
                 )
 
@@ -281,20 +290,11 @@ class Fragments:
             one.column = column
             column += one.width
         self.columns = column
-        if self.allocated > COLUMNS:
-            raise self.site.left(
-                self.site.handle.declaration, f"{COLUMNS} columns of Tensor Memory: {self.allocated} are needed"
-            )
 
     @property
     def groups(self) -> int:
         """Warpgroups that multiply, of the largest instantiation."""
         return max(t.m_groups * t.n_groups for m in self.mmas.values() for t in m.every)
-
-    @property
-    def allocated(self) -> int:
-        wanted = max(32, self.columns * -(-self.groups // 2))
-        return 1 << (wanted - 1).bit_length()
 
     # --- text
 
@@ -320,7 +320,7 @@ class Fragments:
             layout = cpp("layout_of_groups", c=c, m=counted("m_groups", 1), n=counted("n_groups", 2))
         if len(kinds["own"]) > 1 and kinds["n_groups"] != {1}:
             where = mma.sums[0].handle.declaration
-            raise self.site.left(where, f"columns of `{mma.name}` that all instantiations have")
+            raise self.place.left(where, f"columns of `{mma.name}` that all instantiations have")
         width = str(one.own) if len(kinds["own"]) == 1 else cpp("width_of_mma", c=c, mma=mma.name)
         index = cpp("index_of_group", first=f" - {first}" if first else "") if layout else f"{c}_0{{}}"
         return cpp(
@@ -344,37 +344,37 @@ class Fragments:
 
     def shape(self, one: Sum) -> str:
         """The tile of a sum, as the kernel has it where that means the same everywhere in it, or by numbers."""
-        site, kernel = self.site, self.site.kernel
+        site, function = self.site, self.function
         value = one.handle.value
         arguments = value.child_by_field_name("arguments") if value is not None else None
         given = arguments.named_children if arguments is not None else []
-        if len(given) == 2 and kernel.text(given[0]) == one.mma.name:
+        if len(given) == 2 and function.text(given[0]) == one.mma.name:
             names = (*find(given[1], "identifier"), *find(given[1], "type_identifier"))
-            if all(resolve(kernel, n, kernel.text(n)) is None and not self._is_inner(n) for n in names):
-                return kernel.text(given[1])
+            if all(resolve(function, n, function.text(n)) is None and not self._is_inner(n) for n in names):
+                return function.text(given[1])
         tiles = {(t.m_tiles * t.m_groups * _ROWS, t.n_tiles * t.columns) for t in one.every}
         if len(tiles) == 1:
             rows, columns = tiles.pop()
             return cpp("shape_of_numbers", c=site.c, rows=rows, columns=columns)
         by = {m: {getattr(t, m) for t in one.every} for m in ("m_tiles", "n_tiles")}
         if any(len(b) > 1 for b in by.values()):
-            raise site.left(one.handle.declaration, "a tile that all instantiations have")
+            raise self.place.left(one.handle.declaration, "a tile that all instantiations have")
         texts = {m: "" if b == {1} else f" * {site.c}_{next(iter(b))}{{}}" for m, b in by.items()}
         return cpp("shape_of_tile", c=site.c, umma=one.mma.umma, **texts)
 
     def _is_inner(self, name: Node) -> bool:
         """Whether a name is that of a type which a block in the kernel declares."""
-        kernel = self.site.kernel
-        aliases = (n for n in find(kernel.body, "alias_declaration") if n.parent != kernel.body)
+        function = self.function
+        aliases = (n for n in find(function.body, "alias_declaration") if n.parent != function.body)
         named = (n.child_by_field_name("name") for n in aliases)
-        return kernel.text(name) in {kernel.text(n) for n in named if n is not None}
+        return function.text(name) in {function.text(n) for n in named if n is not None}
 
     def shape_of_operand(self, operand: Operand) -> str:
         depths = {operand.depth(a) for a in operand.every}
         rows = {t.m_groups * _ROWS for t in operand.mma.every}
         if len(depths) == 1 and len(rows) == 1:
             return cpp("shape_of_numbers", c=self.site.c, rows=rows.pop(), columns=depths.pop())
-        raise self.site.left(operand.declaration, f"a tile of `{operand.name}` that all instantiations have")
+        raise self.place.left(operand.declaration, f"a tile of `{operand.name}` that all instantiations have")
 
 
 def repeated(width: int, step: int, most: int) -> int:
@@ -383,8 +383,8 @@ def repeated(width: int, step: int, most: int) -> int:
     return min(times & -times, most)
 
 
-def _loops(node: Node) -> Iterator[Node]:
-    current = node.parent
+def _loops(node: Node | None) -> Iterator[Node]:
+    current = node.parent if node is not None else None
     while current is not None:
         if current.type in LOOPS:
             yield current
@@ -393,18 +393,18 @@ def _loops(node: Node) -> Iterator[Node]:
 
 def slices_of(fragments: Fragments) -> dict[str, Mma]:
     """Threads' parts of the tiled MMAs, by name."""
-    kernel, found = fragments.site.kernel, {}
-    for declarator in find(kernel.body, "init_declarator"):
+    function, found = fragments.function, {}
+    for declarator in find(function.body, "init_declarator"):
         name, value = declared_name(declarator), declarator.child_by_field_name("value")
-        match = _SLICE.fullmatch(kernel.text(value)) if value is not None else None
+        match = _SLICE.fullmatch(function.text(value)) if value is not None else None
         if name is not None and match is not None and match[1] in fragments.mmas:
-            found[kernel.text(name)] = fragments.mmas[match[1]]
+            found[function.text(name)] = fragments.mmas[match[1]]
     return found
 
 
 def slice_of(fragments: Fragments, node: Node) -> Mma | None:
     """The tiled MMA that an expression is a thread's part of."""
-    text = fragments.site.kernel.text(node)
+    text = fragments.function.text(node)
     match = _SLICE.fullmatch(text)
     if match is not None:
         return fragments.mmas.get(match[1])
@@ -412,4 +412,4 @@ def slice_of(fragments: Fragments, node: Node) -> Mma | None:
 
 
 def left_alone(fragments: Fragments, node: Node) -> Left:
-    return fragments.site.left(node, f"how `{fragments.site.kernel.text(node)[:40]}` describes shared memory")
+    return fragments.place.left(node, f"how `{fragments.function.text(node)[:40]}` describes shared memory")

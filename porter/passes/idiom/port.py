@@ -22,7 +22,7 @@ from porter.passes.idiom.mainloop import Mainloop
 from porter.passes.idiom.operands import find_operand
 from porter.passes.idiom.pairing import Pairing
 from porter.passes.idiom.pipelines import rewrite_pipelines
-from porter.passes.idiom.preserving import port_preserving
+from porter.passes.idiom.rows_kept import RowsKept
 from porter.passes.idiom.site import Site, sites_of
 from porter.passes.idiom.stages import more_stages
 from porter.passes.idiom.storage import find_storage
@@ -90,6 +90,10 @@ def _ported_by(
 
 def _with_rows_anew(site: Site, ask: Ask) -> KernelPlan:
     """MMAs of 128 rows, and results that are partitioned anew."""
+    for handle in site.tiled.fragments:
+        if handle.function is not site.kernel:
+            span = handle.function.span(handle.declaration)
+            raise Left(handle.function, span, f"accumulator `{handle.name}` as a variable of its kernel")
     if site.accumulators != 1:
         raise Left(
             site.kernel, site.kernel.head, f"one accumulator, declared in the kernel: there are {site.accumulators}"
@@ -100,7 +104,7 @@ def _with_rows_anew(site: Site, ask: Ask) -> KernelPlan:
 
 def _with_rows_kept(site: Site, ask: Ask) -> KernelPlan:
     """MMAs of 64 rows, whose registers keep their layout."""
-    columns = port_preserving(site, ask)
+    columns = RowsKept(site).take(ask)
     include(site, False)
     return _plan(
         site, "P", columns, 64, False, "the tiled MMAs of Hopper name the layout of registers, those of SM100 multiply"

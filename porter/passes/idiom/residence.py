@@ -14,9 +14,12 @@ from porter.lang.cuda import find
 from porter.model.facts import Fence, Wait, Zero
 from porter.model.functions import Function
 from porter.model.scopes import LOOPS, loop_around
+from porter.model.tiled.accumulators import Multiply
 from porter.passes.idiom.events import Events
 from porter.passes.idiom.fragments import Fragments, Sum
+from porter.passes.idiom.places import calls_in
 from porter.passes.idiom.site import inside
+from porter.passes.native.sites import Left
 from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.names import Names
 
@@ -33,13 +36,15 @@ class Move:
 
 @dataclass(eq=False)
 class Residence:
-    """Of one kernel's sums.
+    """Of the sums to which one function or lambda adds. Registers of others, which hand them over or stand around it,
+    hold sums where it begins and where it ends.
 
     Raises:
         Left: MMAs have no wait behind them in front of what uses their sums.
     """
 
     fragments: Fragments
+    scope: Function
     events: Events
     context: TiledContext
     loads: list[Move] = field(default_factory=list)
@@ -50,46 +55,58 @@ class Residence:
     """Statements that multiply, by id, whose first step clears, with the call that set registers to zero."""
 
     def __post_init__(self) -> None:
-        self.site = self.fragments.site
-        self.kernel = self.site.kernel
+        self.site, self.place = self.fragments.site, self.fragments.place
         tiled = self.site.tiled
         self._mentions = list(Names(self.context).mentions())
-        syncs = [s for s in tiled.synchronizations if s.call.caller is self.kernel]
+        syncs = [s for s in tiled.synchronizations if s.call.caller is self.scope]
         self.waits = [s.call.node for s in syncs if isinstance(s.fact, Wait)]
         self.opens = [s.call.node for s in syncs if isinstance(s.fact, Fence)]
         for one in syncs:
             if isinstance(one.fact, Wait) and one.fact.pending != "0":
-                raise self.site.left(one.call.node, "waits for all MMAs of a batch")
+                raise self._left(one.call.node, "waits for all MMAs of a batch")
             statement = one.call.node.parent
             around = statement.parent if statement is not None and statement.type == "expression_statement" else None
             if around is None or around.type != "compound_statement":
-                raise self.site.left(one.call.node, "what opens, closes or waits for a batch as a statement in braces")
-        if len(syncs) != len([s for s in tiled.synchronizations if id(self.kernel) in self._reaching(s.call.caller)]):
-            raise self.site.left(self.kernel.body, "batches that the kernel itself opens and waits for")
+                raise self._left(one.call.node, "what opens, closes or waits for a batch as a statement in braces")
         for total in self.fragments.sums:
-            self._settle(total)
+            if any(m.call.caller is self.scope for m in total.multiplies):
+                self._settle(total)
 
-    def _reaching(self, function: Function) -> set[int]:
-        return self.site.program.reaching([function])
+    def _left(self, node: Node, what: str) -> Left:
+        return self.place.left(node, what, self.scope)
+
+    def multiplies(self, one: Sum) -> list[Multiply]:
+        """Those of the scope that add to a sum."""
+        return [m for m in one.multiplies if m.call.caller is self.scope]
+
+    @property
+    def active(self) -> list[Node]:
+        """Where batches are opened and waited for, and what sums move in front of or behind."""
+        return [*(m.at for m in (*self.loads, *self.stores)), *self.waits, *self.opens]
+
+    def is_around(self, one: Sum) -> bool:
+        """Whether others have the registers of a sum."""
+        return one.is_handed or one.handle.function is not self.scope
 
     # --- what uses registers
 
     def _touches(self, one: Sum) -> list[Node]:
-        """Where registers of a sum are used."""
-        found, tiled = list[Node](), self.site.tiled
+        """Where registers of a sum are used, by calls of lambdas with MMAs among others."""
+        found, tiled = list(calls_in(self.place, self.scope)), self.site.tiled
         for function, node, key in self._mentions:
             if self.context.flight.root(tiled.handles[key]) is one.handle:
-                if function is not self.kernel:
-                    raise self.site.left(node, f"what uses `{one.handle.name}` in the kernel itself", function)
-                found.append(node)
+                if function is self.scope:
+                    found.append(node)
+                elif function not in self.place.scopes:
+                    raise self.place.left(node, f"what uses `{one.handle.name}` where MMAs add to it", function)
         return found
 
     def _clears(self, one: Sum) -> list[Node]:
         """Calls that set registers to zero."""
         found = []
-        for call in self.kernel.calls:
+        for call in self.scope.calls:
             fact = self.site.program.facts.of_call(call)
-            handle = self.site.tiled.handle_of(self.kernel, call.args[0]) if call.args else None
+            handle = self.site.tiled.handle_of(self.scope, call.args[0]) if call.args else None
             if isinstance(fact, Zero) and handle is not None and self.context.flight.root(handle) is one.handle:
                 found.append(call.node)
         return found
@@ -99,14 +116,14 @@ class Residence:
     def _units(self, one: Sum, uses: list[Node]) -> list[Node]:
         """Statements with MMAs that add to a sum: loops with all that they run, where that leaves registers alone."""
         found: dict[int, Node] = {}
-        for multiply in one.multiplies:
+        for multiply in self.multiplies(one):
             node = self.events.multiplying(multiply.call.node)
             current = node
-            while (loop := loop_around(current, self.kernel.body)) is not None:
+            while (loop := loop_around(current, self.scope.body)) is not None:
                 if any(inside(loop, n) for n in (*uses, one.handle.declaration)):
                     break
                 if loop.parent is None or loop.parent.type != "compound_statement":
-                    raise self.site.left(loop, "braces around a loop with MMAs")
+                    raise self._left(loop, "braces around a loop with MMAs")
                 node = current = loop
             found[node.id] = node
         return sorted(found.values(), key=lambda n: n.start_byte)
@@ -114,18 +131,24 @@ class Residence:
     def _settle(self, one: Sum) -> None:
         touches, clears = self._touches(one), self._clears(one)
         units = self._units(one, [*touches, *clears])
-        before, is_newer = one.handle.declaration.end_byte, False
-        for unit in units:
+        around, start = self.is_around(one), one.handle.declaration.end_byte
+        start = self.scope.body.start_byte if around else start
+        newer: Node | None = None
+        for index, unit in enumerate(units):
+            # on other ways here registers hold what they held before
+            ahead = [u for u in units[:index] if u.parent is not None and inside(u.parent, unit)]
+            if newer is not None and newer not in ahead:
+                raise self._left(newer, f"a wait for the MMAs of `{one.handle.name}` on the way that they are on")
             load = self._load(one, unit, touches, units)
-            if not is_newer:
-                self._store(one, unit, before, touches, clears)
-            if load is not None and touches:
+            if newer is None:
+                self._store(one, unit, ahead[-1].end_byte if ahead else start, touches, clears)
+            if load is not None and (touches or around):
                 self.loads.append(Move(one, load))
-            before, is_newer = unit.end_byte, load is None
+            newer = unit if load is None else None
 
     def _load(self, one: Sum, unit: Node, touches: list[Node], units: list[Node]) -> Node | None:
         """The statement behind which sums are complete; None if MMAs of another statement follow first."""
-        last = max(m.call.node.end_byte for m in one.multiplies if inside(unit, m.call.node))
+        last = max(m.call.node.end_byte for m in self.multiplies(one) if inside(unit, m.call.node))
         if any(inside(unit, w) and w.start_byte > last for w in self.waits):
             return unit
         current = unit
@@ -133,7 +156,7 @@ class Residence:
             following = current.next_named_sibling
             if following is None:
                 above = current.parent
-                if above is None or above.id == self.kernel.body.id or above.type in LOOPS:
+                if above is None or above.id == self.scope.body.id or above.type in LOOPS:
                     break
                 current = above
                 continue
@@ -144,12 +167,13 @@ class Residence:
                 break
             if any(inside(current, u) for u in units):
                 return None
-        raise self.site.left(unit, f"a wait for the MMAs of `{one.handle.name}` in front of what uses it")
+        raise self._left(unit, f"a wait for the MMAs of `{one.handle.name}` in front of what uses it")
 
     def _store(self, one: Sum, unit: Node, before: int, touches: list[Node], clears: list[Node]) -> None:
         """Registers go to Tensor Memory in front of MMAs that add to what they hold."""
         changed = [n for n in (*touches, *clears) if before <= n.start_byte < unit.start_byte]
-        again = loop_around(unit, self.kernel.body) is not None and not self._is_fresh(one, unit)
+        again = loop_around(unit, self.scope.body) is not None and not self._is_fresh(one, unit)
+        again |= self.is_around(one) and before == self.scope.body.start_byte
         if not changed and (not again or self._zeroes(one, unit)):
             # nothing was written there since they were declared or since the last MMAs, or it counts for nothing
             return
@@ -167,14 +191,14 @@ class Residence:
 
     def _zeroes(self, one: Sum, unit: Node) -> bool:
         """Whether the MMA is told in front of a statement that the first step clears."""
-        first = min(m.call.node.start_byte for m in one.multiplies if inside(unit, m.call.node))
+        first = min(m.call.node.start_byte for m in self.multiplies(one) if inside(unit, m.call.node))
         told = [n for n in self._told(one) if n.start_byte < first]
-        if not told or told[-1].parent is None or not _ZERO.search(self.kernel.text(told[-1])):
+        if not told or told[-1].parent is None or not _ZERO.search(self.scope.text(told[-1])):
             return False
         for node in _in_front(unit):
             if node.id == told[-1].parent.id:
                 return True
-            if any(m.mma.type == "identifier" and inside(node, m.call.node) for m in self.site.multiplies):
+            if any(m.mma.type == "identifier" and inside(node, m.call.node) for m in self.place.multiplies):
                 return False
         return False
 
@@ -193,10 +217,10 @@ class Residence:
     def _told(self, one: Sum) -> list[Node]:
         """Where the kernel says of a tiled MMA whether it adds."""
         found = []
-        for node in find(self.kernel.body, "assignment_expression"):
+        for node in find(self.scope.body, "assignment_expression"):
             left = node.child_by_field_name("left")
             of = left.child_by_field_name("argument") if left is not None else None
-            if of is not None and self.kernel.text(of) == one.mma.name and "scale" in set(self.events.events(node)):
+            if of is not None and self.scope.text(of) == one.mma.name and "scale" in set(self.events.events(node)):
                 found.append(node)
         return sorted(found, key=lambda n: n.start_byte)
 
@@ -209,7 +233,7 @@ class Residence:
     def opening(self, node: Node) -> Node:
         """The statement that opens the batch of MMAs: without another wait between, behind which others may read."""
         current: Node | None = node
-        while current is not None and current.id != self.kernel.body.id:
+        while current is not None and current.id != self.scope.body.id:
             if current.type in LOOPS and any(inside(current, w) for w in self.waits):
                 break
             for before in _in_front(current):
@@ -221,7 +245,7 @@ class Residence:
                 current = current.parent
                 continue
             break
-        raise self.site.left(node, "what opens a batch in front of its MMAs")
+        raise self._left(node, "what opens a batch in front of its MMAs")
 
 
 def _in_front(node: Node) -> Iterator[Node]:

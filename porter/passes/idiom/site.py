@@ -14,7 +14,7 @@ from porter.lang.cuda import find
 from porter.lang.text import Span
 from porter.model.block_size import threads_of
 from porter.model.facts import Index
-from porter.model.functions import Function, Style, declared_name
+from porter.model.functions import Call, Function, declared_name, outermost
 from porter.model.kernels import top_level
 from porter.model.program import Program
 from porter.model.roles import warpgroup_roles
@@ -82,6 +82,19 @@ class Site:
     @property
     def program(self) -> Program:
         return self.port.program
+
+    @property
+    def at(self) -> Node:
+        """The node of the kernel that declares its accumulator, or calls who does."""
+        if outermost(self.handle.function) is self.kernel:
+            return self.handle.declaration
+        return min((c.node for c in self.calls_to(self.handle.function)), key=lambda n: n.start_byte)
+
+    def calls_to(self, function: Function) -> list[Call]:
+        """Calls in the kernel by which it comes to a function."""
+        reaching, targets = self.program.reaching([function]), self.program.targets
+        calls = (c for f in self.program.functions if outermost(f) is self.kernel for c in f.calls)
+        return [c for c in calls if any(id(t) in reaching and outermost(t) is not self.kernel for t in targets(c))]
 
     def left(self, node: Node, what: str, function: Function | None = None) -> Left:
         where = function or self.kernel
@@ -183,7 +196,7 @@ class Site:
     @property
     def warpgroup_index(self) -> str:
         """The index of a thread's warpgroup among those that multiply."""
-        name = self.declared_as(WARPGROUP, self.handle.declaration.start_byte)
+        name = self.declared_as(WARPGROUP, self.at.start_byte)
         base = name or "int(threadIdx.x) / 128"
         return f"{base} - {self.first_warpgroup}" if self.first_warpgroup else base
 
@@ -280,20 +293,17 @@ def sites_of(port: PortContext, tiled: Tiled, draft: Draft) -> Iterator[Site]:
     if tiled.atoms:
         call = tiled.atoms[0].call
         raise Left(call.caller, call.caller.span(call.node), "MMAs by a TiledMMA: an atom is called by hand")
-    for handle in tiled.fragments:
-        if handle.function.style is not Style.KERNEL:
-            span = handle.function.span(handle.declaration)
-            raise Left(handle.function, span, f"accumulator `{handle.name}` as a variable of its kernel")
     for kernel in program.kernels:
         if id(kernel) not in tiled.active:
             continue
-        handles = [h for h in tiled.fragments if h.function is kernel]
+        handles = [h for h in tiled.fragments if id(kernel) in program.reaching([h.function])]
         if not handles:
             raise Left(kernel, kernel.head, "one accumulator, declared in the kernel: there are 0")
         if several_dimensions(program):
             raise Left(kernel, kernel.head, "blocks of one dimension")
         found = [m for m in tiled.multiplies if id(kernel) in program.reaching([m.call.caller])]
-        first = min(handles, key=lambda h: h.declaration.start_byte)
+        own = [h for h in handles if h.function is kernel]
+        first = min(own or handles, key=lambda h: h.declaration.start_byte)
         site = Site(port, tiled, activity, draft, kernel, first, found)
         site.accumulators = len(handles)
         site.threads = threads_of(program, kernel)

@@ -29,10 +29,12 @@ _ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*(?:typename\s+)?([^;]+);")
 @dataclass(frozen=True)
 class Storage:
     """The variable by which a kernel names its shared memory, with what stands between it and a member; the statement
-    that declares it, None if the port does; and the lines by which that does it."""
+    that declares it, None if the port does; and the type and the lines by which that does it."""
 
     front: str
     declaration: Node | None = None
+    kind: str = ""
+    struct: str = ""
     lines: str = ""
 
 
@@ -45,7 +47,7 @@ def find_storage(site: Site) -> Storage:
     """
     kernel = site.kernel
     for statement in top_level(kernel):
-        if statement.type != "declaration" or statement.start_byte >= site.handle.declaration.start_byte:
+        if statement.type != "declaration" or statement.start_byte >= site.at.start_byte:
             continue
         match = _TAKEN.search(kernel.text(statement))
         if match is None:
@@ -61,8 +63,9 @@ def find_storage(site: Site) -> Storage:
     own, name = site.name("AccumulatorStorage"), site.name("accumulator_storage")
     fields = [{"line": line} for line in declared_members(site).split("\n")]
     bytes_of, rotates = site.name("accumulator_bytes") if site.rotates else "", site.rotates
-    lines = cpp("storage", site.unit, kind=own, name=name, fields=fields, rotates=rotates, bytes=bytes_of)
-    return Storage(f"{name}.", lines=lines)
+    struct = cpp("struct_of_storage", site.unit, kind=own, fields=fields)
+    lines = cpp("storage", site.unit, kind=own, name=name, rotates=rotates, bytes=bytes_of)
+    return Storage(f"{name}.", kind=own, struct=struct, lines=lines)
 
 
 def _is_asked_for(site: Site, file: CudaFile, body: Node) -> bool:
