@@ -7,6 +7,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from porter.passes.idiom_dsl.batches import batches_of
 from porter.passes.idiom_dsl.facts import Facts
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.parts import Parts
@@ -21,7 +22,7 @@ class Kernel(Parts):
     @cached_property
     def region(self) -> Region:
         """The main loop."""
-        return region_of(self)
+        return batches_of(self) if self.is_by_hand else region_of(self)
 
     @cached_property
     def loader(self) -> str:

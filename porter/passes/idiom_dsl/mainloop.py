@@ -9,6 +9,7 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
+from porter.passes.idiom_dsl.batches import read_between, wait_behind
 from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.regions import Region, is_whole_wait
@@ -29,13 +30,14 @@ def edit(kernel: Kernel, draft: Draft, words: Words, slice_: str, placed: Placed
     if region.turns:
         draft.above(RULE, region.first, f"{words['issues']} = {condition}")
         condition = words["issues"]
-        _between_turns(kernel, draft, words, condition)
+        (_between_batches if region.is_waited_for else _between_turns)(kernel, draft, words, condition)
     for call in kernel.warpgroup_calls(kernel.function):
         draft.remove(RULE, _alone(kernel, call))
     _unrolled(kernel, draft, words)
     _emptied(kernel, draft, region)
     for turn in region.turns:
-        draft.above(RULE, turn.first, f"if {condition}:")
+        if not region.is_waited_for:
+            draft.above(RULE, turn.first, f"if {condition}:")
         draft.indent(RULE, turn.first, turn.last)
     if placed is not None:
         placed(draft, words)
@@ -52,6 +54,25 @@ def _between_turns(kernel: Kernel, draft: Draft, words: Words, condition: str) -
     for call in kernel.warpgroup_calls(kernel.function):
         if is_whole_wait(kernel, statement := kernel.text.statement(call)):
             draft.instead(RULE, statement, "\n".join([*parts, f"if {condition}:", acquire]))
+
+
+def _between_batches(kernel: Kernel, draft: Draft, words: Words, condition: str) -> None:
+    """Each batch has the accumulator for itself, and all threads wait for it. Sums are loaded there if something reads
+    them before the next one, else behind all."""
+    region, between = kernel.region, read_between(kernel, kernel.region)
+    if not words["load_whole"]:
+        raise Left("sums that are waited for at once and stored tile by tile", region.first)
+    if between and words["known"]:
+        raise Left("cleared sums that are used between MMAs", region.first)
+    acquire, commit = (_deeper(words.text(s, state=words["fills"])) for s in ("acquire", "commit"))
+    behind = [words.text("copy_whole"), words.text("release")] if between else [words.text("turn_over")]
+    for turn in region.turns:
+        draft.above(RULE, turn.first, f"if {condition}:\n{acquire}")
+        draft.below(RULE, turn.last, commit)
+        draft.instead(RULE, wait_behind(kernel, turn), "\n".join([words.text("wait"), *behind]))
+    if not between:
+        known = [f"{words['any']} = {words['known']}"] if words["known"] else []
+        draft.below(RULE, region.last, "\n".join([*known, words.loaded("copy_whole")]))
 
 
 def _deeper(text: str) -> str:
@@ -132,6 +153,12 @@ def _cleared(kernel: Kernel, draft: Draft, words: Words) -> None:
             raise Left("an accumulator that begins with something else than zero", call)
         if text.in_block(call, kernel.region.block) is None:
             raise Left("an accumulator that is cleared away from its main loop", call)
+        if kernel.region.is_waited_for and (
+            len(fills) > 1
+            or text.statement(call) not in kernel.region.block.body
+            or text.span(call).start > text.span(kernel.region.first).start
+        ):
+            raise Left("an accumulator that is cleared more than once, or between MMAs", call)
         draft.remove(RULE, _alone(kernel, call))
     begins = [c for c in kernel.settings if text.statement(c) in kernel.region.block.body]
     if len(begins) != 1 or text.code(begins[0].args[-1].value) != "True":

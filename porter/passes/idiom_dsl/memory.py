@@ -15,7 +15,18 @@ import libcst.matchers as m
 from porter.passes.idiom_dsl.facts import agreed
 from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED, ONE_BLOCK
-from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
+from porter.passes.idiom_dsl.text import (
+    Draft,
+    Left,
+    Statement,
+    Text,
+    argument,
+    assigned,
+    found_in,
+    method,
+    one,
+    operand,
+)
 from porter.passes.idiom_dsl.words import Words
 from porter.ptx.wgmma import THREADS
 
@@ -26,6 +37,10 @@ _NONE = re.compile(ONE_BLOCK)
 def storage(kernel: Kernel, draft: Draft, words: Words) -> None:
     """Shared memory for two mbarriers and for the address of the columns, behind the mbarriers of the loads."""
     text = kernel.text
+    if kernel.is_by_hand:
+        words["smem"], last = _allocations(kernel)
+        draft.below(STORAGE, last, words.text("arrays"))
+        return
     created = argument(kernel.pipeline[1], None, "barrier_storage")
     value = _followed(kernel, created.value) if created is not None else None
     shape = m.Call(m.Attribute(m.Attribute(m.Name(), m.Name()), m.Name("data_ptr")), [])
@@ -41,6 +56,20 @@ def storage(kernel: Kernel, draft: Draft, words: Words) -> None:
     draft.below(STORAGE, one(fields, f"members `{name}` of structs"), words.text("storage"))
     words["barriers"] = f"{owner}.{words['barriers']}.data_ptr()"
     words["address"] = f"{owner}.{words['address']}.ptr"
+
+
+def _allocations(kernel: Kernel) -> tuple[str, Statement]:
+    """What the kernel calls its allocator of shared memory, and the last statement that asks it for some."""
+    text = kernel.text
+    body = [s for s in kernel.function.body.body if isinstance(s, cst.BaseStatement)]
+    made = [a for s in body if (a := assigned(s)) is not None and isinstance(a[1], cst.Call)]
+    names = [n for n, v in made if text.is_a(cst.ensure_type(v, cst.Call).func, KNOWN["allocator"])]
+    if len(names) != 1:
+        raise Left("shared memory of an allocator with a name", kernel.function)
+    asked = [s for s in body for c in found_in(s, cst.Call) if method(c, *KNOWN["allocates"]) == names[0]]
+    if not asked or text.span(asked[-1]).start > text.span(kernel.accumulator.statement).start:
+        raise Left("shared memory that is allocated ahead of the accumulator", kernel.accumulator.statement)
+    return names[0], asked[-1]
 
 
 def _field(name: str) -> m.SimpleStatementLine:
@@ -69,9 +98,15 @@ def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroup
     """A buffer of the loads is given back by `tcgen05.commit`, one arrival for each CTA that reads it; the accumulator
     has a pipeline of its own. `slice_`: the thread among those of the `warpgroups` that read it, whose `number` the
     kernel says so."""
-    create = kernel.pipeline[1]
-    layout, defer = argument(create, None, "cta_layout_vmnk"), argument(create, None, "defer_sync")
-    _arrivals(kernel, draft, create, layout)
+    layout: cst.Arg | None = None
+    defer: cst.Arg | None = None
+    if kernel.is_by_hand:
+        place = _allocations(kernel)[1]
+    else:
+        create = kernel.pipeline[1]
+        place = kernel.text.statement(create)
+        layout, defer = argument(create, None, "cta_layout_vmnk"), argument(create, None, "defer_sync")
+        _arrivals(kernel, draft, create, layout)
     words["layout"] = kernel.text.code(layout.value) if layout is not None else ""
     if words["pair"]:
         words["layout"] = f"{words['cute']}.make_layout((2, 1, 1, 1))"
@@ -86,7 +121,7 @@ def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroup
     words["allocating"] = words["readers"] if words["apart"] or everybody else _block(kernel, warpgroups)
     words["barrier"] = _free_barrier(kernel)
     words["allocator"] = first_warp(kernel, slice_) if words["apart"] else 0
-    draft.below(PIPELINE, kernel.text.statement(create), words.text("pipeline"))
+    draft.below(PIPELINE, place, words.text("pipeline"))
 
 
 def _threads(warpgroups: str) -> str:
@@ -101,16 +136,16 @@ def first_warp(kernel: Kernel, slice_: str) -> int:
     if m.matches(value, m.BinaryOperation(m.Name(), m.Subtract())):
         minus = cst.ensure_type(value, cst.BinaryOperation)
         first, value = kernel.number(minus.right), minus.left
-    thread = isinstance(value, cst.Name) and value.value in _thread_indices(kernel)
+    thread = isinstance(value, cst.Name) and value.value in thread_indices(kernel.text, kernel.function)
     if not thread or first is None or first % THREADS:
         raise Left("which warp is the first that multiplies is not said by a number", kernel.accumulator.statement)
     return first // 32
 
 
-def _thread_indices(kernel: Kernel) -> set[str]:
+def thread_indices(text: Text, function: cst.FunctionDef) -> set[str]:
     """Names of the thread's index in its block."""
-    text, found = kernel.text, set[str]()
-    for node in found_in(kernel.function, cst.Assign):
+    found = set[str]()
+    for node in found_in(function, cst.Assign):
         target = node.targets[0].target
         if isinstance(node.value, cst.Call) and text.is_a(node.value.func, *OBSERVED["thread_index"]):
             first = target.elements[0].value if isinstance(target, cst.Tuple) else None

@@ -104,13 +104,33 @@ def _tile(kernel: Kernel, made: cst.Call) -> str:
     if tiler is not None and m.matches(tiler.value, _OF_TILE):
         columns = cst.ensure_type(tiler.value, cst.Tuple).elements[1].value
         return f"{text.code(cst.ensure_type(columns, cst.Subscript).value)}[:2]"
-    for seen in kernel.facts.of("operand_layout"):
+    layouts = kernel.facts.of("operand_layout")
+    if any(seen.case not in kernel.tiles for seen in layouts):
+        return _shared_tile(kernel, made, layouts)
+    for seen in layouts:
         value = argument(seen.call, 1, "tile_shape_mnk")
         if value is not None and list(seen.value(1, "tile_shape_mnk")[:2]) == list(kernel.tiles[seen.case]):
             found.add(_spelled(kernel, value.value, made))
     if len(found) != 1:
         raise Left("a tile that has no name where the tiled MMA is made", made)
     return found.pop()
+
+
+def _shared_tile(kernel: Kernel, made: cst.Call, layouts: Sequence[Seen]) -> str:
+    """The same where several kernels have the tiled MMA: rows as layouts of operands have them, columns as the MMA."""
+    text, tiler = kernel.text, argument(made, 6, "tiler_mn")
+    assert tiler is not None
+    columns = {s.case: s.value(6, "tiler_mn") for s in kernel.facts.at(made) if s.case in kernel.tiles}
+    own = [s for s in layouts if s.case in kernel.tiles]
+    values = list(dict.fromkeys(argument(s.call, 1, "tile_shape_mnk") for s in own))
+    rows = {_spelled(kernel, v.value, made) for v in values if v is not None}
+    same = all(s.value(1, "tile_shape_mnk")[0] == kernel.tiles[s.case][0] for s in own)
+    right = all(given is not None and list(given)[1] == kernel.tiles[case][1] for case, given in columns.items())
+    if len(rows) != 1 or None in values or not same or not right or not isinstance(tiler.value, cst.Tuple):
+        raise Left("a tile that has no name where the tiled MMA of several kernels is made", made)
+    tile = rows.pop()
+    first = f"{tile.removesuffix('[:2]')}[0]" if tile.endswith("[:2]") else tile[1:-1].split(", ")[0]
+    return f"({first}, {text.code(tiler.value.elements[1].value)})"
 
 
 def _of_pair(tile: str) -> str:

@@ -17,6 +17,7 @@ from porter.passes.idiom_dsl.facts import Facts, Seen
 from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.shapes import operand_of, targets_of
 from porter.passes.idiom_dsl.text import Left, Statement, Text, argument, assigned, found_in, method, one
+from porter.passes.idiom_dsl.views import View, views_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Accumulator:
     calls: tuple[cst.Call, ...]
     seen: Sequence[Seen]
     loops: tuple[cst.For, ...] = ()
+    views: tuple[View, ...] = ()
+    """Parts of its columns that MMAs add to apart."""
 
     @property
     def name(self) -> str:
@@ -45,6 +48,11 @@ class Accumulator:
     @property
     def shape(self) -> Any:
         return self.seen[0].result["shape"]
+
+    @property
+    def parts(self) -> int:
+        """How many MMAs beside each other its columns are."""
+        return int(self.shape[2]) if self.views else 1
 
 
 @dataclass
@@ -88,14 +96,19 @@ class Parts:
             if self.text.code(operand_of(call, 1, "d")) != self.text.code(operand_of(call, 4, "c")):
                 raise Left("an MMA whose sum is another tensor than what it adds to", call)
         numbers = {(s.case, s.value(1, "d")["number"]) for s in self.multiplies}
-        made = [s for s in self.facts.of("registers") if (s.case, s.result["number"]) in numbers] or self._by_name()
+        made = [s for s in self.facts.of("registers") if (s.case, s.result["number"]) in numbers]
+        views = views_of(self.text, self.facts, self.gemms, numbers) if not made else ()
+        if views:
+            made = [s for s in self.facts.of("registers") if self.text.function(s.call) is self.function
+                    and assigned(self.text.statement(s.call)) == (views[0].of, s.call)]  # fmt: skip
+        made = made or self._by_name()
         calls = tuple(dict.fromkeys(s.call for s in made))
         cases = {s.case for s in self.multiplies}
         if not calls or any({s.case for s in made if s.call is c} != cases for c in calls):
             raise Left("an accumulator that is a part of another tensor", self.gemms[0])
         names, loops = tuple(map(self._named, calls)), set[cst.For]()
         for gemm in self.gemms:
-            if (name := self.text.code(operand_of(gemm, 1, "d"))) not in names:
+            if not views and (name := self.text.code(operand_of(gemm, 1, "d"))) not in names:
                 loops.add(self._loop_over(gemm, name, names))
         statements = tuple(dict.fromkeys(map(self.text.statement, calls)))
         if len(calls) > 1:
@@ -103,7 +116,7 @@ class Parts:
             same = {self.text.code(a.value) if (a := argument(c, 0)) else "" for c in calls}
             if len(blocks) + len(same) > 2 or any(shapes[s.case] != s.result["shape"] for s in made):
                 raise Left("accumulators that are not alike", calls[1])
-        return Accumulator(names, statements, calls, made, tuple(loops))
+        return Accumulator(names, statements, calls, made, tuple(loops), views)
 
     def _named(self, call: cst.Call) -> str:
         """What the kernel calls the value of a call, which it names alone or with the values of others."""
@@ -171,8 +184,17 @@ class Parts:
             raise Left("a pipeline of loads without a name of its own", call)
         return found[0], call
 
+    @cached_property
+    def is_by_hand(self) -> bool:
+        """Whether nothing makes a pipeline of loads, in the text and in the traces."""
+        cases = {s.case for s in self.multiplies}
+        made = self.text.calls(self.function, *OBSERVED["load_pipeline"])
+        return not made and not any(s.case in cases for s in self.facts.of("load_pipeline"))
+
     def of_pipeline(self, inside: cst.CSTNode, *names: str) -> list[cst.Call]:
         """Calls of methods of the pipeline of the loads."""
+        if self.is_by_hand:
+            return []
         return [c for c in found_in(inside, cst.Call) if method(c, *names) == self.pipeline[0]]
 
     def warpgroup_calls(self, inside: cst.CSTNode) -> list[cst.Call]:

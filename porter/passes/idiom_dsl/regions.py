@@ -33,6 +33,8 @@ class Region:
     last: Statement
     beside: tuple[Statement, ...] = ()
     turns: tuple[Region, ...] = ()
+    is_waited_for: bool = False
+    """Whether all threads wait for all MMAs right behind each turn."""
 
     @property
     def statements(self) -> list[Statement]:
@@ -88,7 +90,7 @@ def _in_turns(kernel: Parts) -> Region:
         if not commits:
             raise Left("a buffer whose MMAs are committed elsewhere", wait)
         turn = Region(around, first, commits[0])
-        if _may_move(kernel, turn):
+        if may_move(kernel, turn):
             raise Left("a value of the main loop that is used behind it", wait)
         turns.append(turn)
     inside = [kernel.text.span(s) for turn in turns for s in turn.statements]
@@ -162,11 +164,11 @@ def _region_in(kernel: Parts, block: cst.IndentedBlock) -> Region:
     while last + 1 < len(body) and advanced(body[last + 1]) in states:
         last += 1
     region = Region(block, body[first], body[last])
-    beside = _may_move(kernel, region)
+    beside = may_move(kernel, region)
     return replace(region, beside=tuple(s for s in region.statements if s in beside))
 
 
-def _may_move(kernel: Parts, region: Region) -> list[Statement]:
+def may_move(kernel: Parts, region: Region) -> list[Statement]:
     """Statements of the region that all threads need behind it, and that have nothing to do with it.
 
     Raises:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from porter.passes.idiom_dsl.handed import Handed, handed
 from porter.passes.idiom_dsl.kernel import Kernel
+from porter.passes.idiom_dsl.memory import thread_indices
 from porter.passes.idiom_dsl.mma import warpgroups_said
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
 from porter.passes.idiom_dsl.words import Words
@@ -31,19 +33,39 @@ class InRegisters:
     number: str
     partitions: tuple[cst.Call, ...]
     alike: tuple[cst.Call, ...]
+    handed: tuple[Handed, ...] = ()
     tile: str = ""
 
 
 def in_registers(kernel: Kernel) -> InRegisters:
     """Raises Left: the registers of the accumulator are not followed."""
     threads, parts = partitions(kernel)
-    if len(threads) != 1:
-        raise Left("which thread has which element of C is not said by the MMA")
+    given = []
     for call in found_in(kernel.function, cst.Call):
-        if any(kernel.text.code(a.value) == kernel.mma for a in call.args) and call not in kernel.gemms:
-            raise Left("a copy that is laid out as the MMA, beside its registers", call)
+        for arg in call.args if call not in kernel.gemms else ():
+            if kernel.text.code(arg.value) == kernel.mma:
+                given.append(handed(kernel.text, call, arg))
+    if given and not parts:
+        threads = set(_slices(kernel).values())
+    if len(threads) != 1 or not (parts or given):
+        raise Left("which thread has which element of C is not said by the MMA")
+    thread = threads.pop()
+    for one_ in given:
+        one_.require_thread(kernel.text, thread, thread_indices(kernel.text, kernel.function))
     warpgroups, number = warpgroups_said(kernel)
-    return InRegisters(threads.pop(), warpgroups, number, parts, tuple(alike(kernel)))
+    if warpgroups > 1 and (given or kernel.accumulator.views):
+        raise Left("several warpgroups, of which a function stores a tile, or of parts of a tile", kernel.region.first)
+    return InRegisters(thread, warpgroups, number, parts, tuple(alike(kernel)), tuple(given))
+
+
+def _slices(kernel: Kernel) -> dict[str, str]:
+    """Names of slices of the MMA, with the threads that they are of."""
+    slices = {}
+    for statement in found_in(kernel.function, cst.SimpleStatementLine):
+        bound = assigned(statement)
+        if bound is not None and isinstance(bound[1], cst.Call) and method(bound[1], "get_slice") == kernel.mma:
+            slices[bound[0]] = kernel.text.code(bound[1].args[0].value)
+    return slices
 
 
 def partitions(kernel: Kernel) -> tuple[set[str], tuple[cst.Call, ...]]:
@@ -52,12 +74,7 @@ def partitions(kernel: Kernel) -> tuple[set[str], tuple[cst.Call, ...]]:
     Raises:
         Left: something else partitions C.
     """
-    text, acc = kernel.text, kernel.accumulator
-    slices = {}
-    for statement in found_in(kernel.function, cst.SimpleStatementLine):
-        bound = assigned(statement)
-        if bound is not None and isinstance(bound[1], cst.Call) and method(bound[1], "get_slice") == kernel.mma:
-            slices[bound[0]] = text.code(bound[1].args[0].value)
+    text, acc, slices = kernel.text, kernel.accumulator, _slices(kernel)
     found = []
     for call in found_in(kernel.function, cst.Call):
         made = any(text.span(s).contains(text.span(call)) for s in acc.statements)
@@ -97,6 +114,8 @@ def edit(kernel: Kernel, how: InRegisters, draft: Draft, words: Words) -> None:
     for call in how.alike:
         first = one(list(call.args[:1]), "shapes of registers")
         draft.replace(RULE, first.value, f"{words['registers']}.shape")
+    for given in how.handed:
+        given.edit(draft, words)
     rename(kernel, draft, words)
 
 
@@ -108,6 +127,10 @@ def rename(kernel: Kernel, draft: Draft, words: Words) -> None:
         **{n: one_["other_registers"] for n, one_ in zip(others, words["more"], strict=True)},
     }
     multiplied = [text.span(c) for c in kernel.gemms] + [text.span(o.iter) for o in kernel.accumulator.loops]
+    for view in kernel.accumulator.views:
+        part = ", ".join(["None"] * (len(kernel.accumulator.shape) - 1))
+        draft.replace(RULE, view.where, f"{view.of}[({part}, {view.index})].iterator")
+        multiplied.append(text.span(view.layout))
     for node in found_in(kernel.function, cst.Name):
         span, parent = text.span(node), text.parent(node)
         if node.value not in held or draft.is_gone(span) or any(c.contains(span) for c in multiplied):

@@ -270,7 +270,9 @@ class Draft:
     _moved: list[_Moved] = field(default_factory=list)
 
     def replace(self, rule: str, node: cst.CSTNode, new: str, keeps: Sequence[cst.CSTNode] = ()) -> None:
-        """`keeps` are parts whose names the new text has too."""
+        """`keeps` are parts whose names the new text has too. What two kernels ask of one place is one edit."""
+        if (rule, Edit(self.text.path, self.text.span(node), new.encode())) in self.edits:
+            return
         self._add(rule, self.text.span(node), new)
         self._without(self.text.span(node), keeps)
 

@@ -28,6 +28,8 @@ def _is_unused(text: Text, draft: Draft, function: cst.FunctionDef, statement: S
     if bound is None or "." in bound[0] or draft.is_gone(text.span(statement)):
         return False
     name = bound[0]
+    if any(draft.is_gone(text.span(t.target)) for t in found_in(statement, cst.AssignTarget)):
+        return False  # it goes by another name
     uses = [n for n in found_in(function, cst.Name) if n.value == name and not _is_target(text, n)]
     if not uses or not all(draft.is_gone(text.span(n)) for n in uses):
         return False

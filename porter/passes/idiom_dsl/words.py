@@ -45,9 +45,10 @@ class Words(dict[str, Any]):
     """Values for the sections of `mappings/emit/sm100_dsl.py.txt`, each made when it is first asked for."""
 
     def __init__(self, kernel: Kernel, imports: Imports) -> None:
-        super().__init__(mma=kernel.mma, repeats=kernel.repeats, fills_here=kernel.repeats)
+        in_turns = kernel.repeats or bool(kernel.region.turns)
+        super().__init__(mma=kernel.mma, repeats=in_turns, fills_here=in_turns)
         self.update(stages=1, counters=2, all_stages="", one_stage="", this_stage="")
-        self.update(pair=False, leads="")
+        self.update(pair=False, leads="", mmas_beside=kernel.accumulator.parts if kernel.accumulator.views else 0)
         self["fences"] = OPTIONAL["fence"] not in kernel.facts.absent
         self._kernel, self._imports = kernel, imports
         names = kernel.accumulator.names
