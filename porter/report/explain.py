@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long texts: diagnostics and hazards by ID, and the exit codes. The reference pages are made from the same functions."""
+"""Long texts: diagnostics and hazards by ID, and the exit codes. The same functions make the reference pages."""
 
 from __future__ import annotations
 
