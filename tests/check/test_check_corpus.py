@@ -46,7 +46,7 @@ def assert_clean(path: Path, program: str, level: str) -> None:
     assert found or verdict is Verdict.CLEAN
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("path", compiled(CUDA))
 def test_ports_are_clean_at_strict_level(path: Path) -> None:
     assert_clean(path, "port", "strict")

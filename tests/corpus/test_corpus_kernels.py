@@ -53,7 +53,7 @@ def test_all_sizes_fit(case: Case) -> None:
         assert problem.outputs
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 def test_compiles_without_loss(cuda_case: Case) -> None:
     """No warning, no spill, and none of the notes by which ptxas says that it serialized the wgmma of a
     kernel or ignored its setmaxnreg."""

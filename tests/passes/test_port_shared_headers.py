@@ -194,6 +194,7 @@ def compile_all(ported: Ported, root: Path, out: Path, *archs: str) -> None:
             compile_ptx(CompileRequest(path, arch, lineinfo=False))
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", SETS)
 def test_a_header_is_ported_once_for_all(tmp_path: Path, name: str) -> None:
     files, expected = SETS[name]

@@ -182,6 +182,7 @@ def test_headers_that_no_file_includes_are_ported_by_themselves(tmp_path: Path) 
     assert names["headers that include each other"] == {"main.cu", "k.cuh"}
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", [n for n in TREES if not any(w in n for w in ("refused", "two texts", "CUTLASS"))])
 def test_a_port_of_a_tree_scans_as_ported(tmp_path: Path, name: str) -> None:
     root = lay_out(tmp_path, TREES[name])
@@ -194,6 +195,7 @@ def test_a_port_of_a_tree_scans_as_ported(tmp_path: Path, name: str) -> None:
     assert not any(b"FEAT_SM90" in text for text in ported.new.values())
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("case", sampled(CUDA))
 def test_ports_of_the_corpus_scan_as_ported(tmp_path: Path, case: Path) -> None:
     source = next(case.parent.glob("*.cu"))
