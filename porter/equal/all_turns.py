@@ -181,10 +181,12 @@ class AllTurns:
         Raises:
             NotAllError, OtherError: that is not known, or they do not.
         """
-        (*few, many), (least, more) = _PERIODS, _LEAST
-        counts = {*(max(count * self.units, least) for count in few), max(many * self.units, more)}
-        *some, most = (self.start + count + 2 for count in sorted(counts))
-        for units in some:
+        (few, some, many), (least, more) = _PERIODS, _LEAST
+        first = max(few * self.units, least)
+        # little more than what has shown nothing shows nothing either
+        second = [some * self.units] if 2 * some * self.units >= 3 * first else []
+        *shorter, most = (self.start + count + 2 for count in (first, *second, max(many * self.units, more)))
+        for units in shorter:
             with suppress(_NoPeriodError):
                 return self._proved(*self._repeating(units))
         return self._proved(*self._repeating(most))

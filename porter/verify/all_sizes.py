@@ -20,7 +20,7 @@ from porter.verify.case_program import Program
 from porter.verify.equality import Place, SizeCompared
 from porter.verify.expr import Number
 from porter.verify.problem import Problem
-from porter.verify.proving import OF_PROGRAM, Count, Proof, Sizes, firsts, launched_case
+from porter.verify.proving import NOT_ASKED, OF_PROGRAM, Count, Proof, Sizes, firsts, launched_case
 from porter.verify.symbol_sizes import (
     OtherFormsError,
     SymbolSide,
@@ -145,9 +145,10 @@ class AllSizes:
 
     @staticmethod
     def names(original: Proof, port: Proof) -> list[str]:
-        """The sizes that turns of both programs follow."""
+        """The sizes that turns of both programs follow, as far as both were asked."""
         followed = {count.name for count in port.counts if count.step}
-        return [count.name for count in original.counts if count.step and count.name in followed]
+        asked = (count for count in original.counts if count.step or count.why == NOT_ASKED)
+        return [count.name for count in asked if count.name in followed]
 
     def compared(self, name: str, original: Proof, port: Proof) -> SizeCompared:
         """Whether both leave the same for all of a size, given what is known of their synchronization.

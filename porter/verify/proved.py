@@ -145,9 +145,12 @@ def proofs_of(
     of_port = port.prove(taken, seconds, usual_level("port", plan), turns != "none")
     asks = turns == "both" or (turns == "port" and bool(of_port.checked.findings))
     # what is not known of the port for all of a size needs no answer of the original, but to tell whose a mistake is
-    unknown = _unknown(of_port) if for_all is not None and not of_port.checked.findings else set[frozenset[str]]()
+    unknown = _unknown(of_port) if for_all is not None else set[frozenset[str]]()
     of_original = original.prove(chosen, seconds, usual_level("original"), asks, unknown)
     found = compared(of_original, of_port, LineMap(original.source, port.source), plan.at_practice)
+    if unknown and found.introduced:
+        of_original = original.prove(chosen, seconds, usual_level("original"), asks)
+        found = compared(of_original, of_port, LineMap(original.source, port.source), plan.at_practice)
     proved = [s for s in taken[: len(of_port.sizes)] if s in chosen[: len(of_original.sizes)]]
     comparison = begun or Comparison(case.name, original, port, Budget())
     comparison = replace(comparison, budget=Budget.of_work(seconds))

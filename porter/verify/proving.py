@@ -36,6 +36,7 @@ from porter.verify.problem import Problem
 
 Sizes = Mapping[str, Number]
 
+NOT_ASKED = "it was not asked for"
 OF_PROGRAM = "a number of the compiled program: another kernel is compiled for each"
 """Why a size is not varied."""
 APART = 1 << 34
@@ -250,7 +251,7 @@ class Prover:
         """What is known of each size. Each has its part of half of the time, and what becomes too large for it what is
         left, at smaller sizes if there are any."""
         whole, large, found = self._budget, dict[str, Made](), dict[str, tuple[Count, Checked | None, str]]()
-        found |= {name: (Count(name, why="it was not asked for"), None, "") for name in base[1].sizes}
+        found |= {name: (Count(name, why=NOT_ASKED), None, "") for name in base[1].sizes}
         asked = [name for name in base[1].sizes if frozenset((name,)) not in but]
         first = whole.part(2)
         for left, name in zip(range(len(asked), 0, -1), asked, strict=True):
