@@ -37,6 +37,8 @@ ACCEPTED = {
     "a stage that is waited for behind the meeting": "right: it goes back behind the next meeting alone",
     "consumers that load": "right: where they do, the kernel itself has hazards",
     "a turn that ends early": "right: no turn has more rows ahead of it than there are",
+    "threads meet between products": "right: both consumers come there once in each turn, as in the original",
+    "elements left out at two edges": "right: a lane says which elements it has stored, and no other ones leave",
     "a wait for some MMAs": "right: the batch that is still in flight is empty",
     "results by bulk copies": "right",
     "tiles of twice the width": "right",

@@ -63,7 +63,7 @@ def native_plans(
 def _planned(
     step: Step, title: str, plan: KernelPlan, result: PortResult, trial: PortResult, room: int | str
 ) -> Iterator[Planned]:
-    missing = {"promotion": plan.promotion, "scales": plan.scales}.get(step.name)
+    missing = step.lacking(plan)
     if step.name in plan.native:
         yield Planned(step.name, step.rule, title, "yes")
     elif step.on_request:
@@ -74,7 +74,7 @@ def _planned(
         tried = trial if step.chosen or step.asked else result
         has = any(step.name in p.native for p in tried.plans if (p.kernel, p.path) == (plan.kernel, plan.path))
         why = tuple(_said(tried, Code.NATIVE_LEFT, plan.kernel, step.name))
-        if step.name == "stages" and isinstance(room, str) and not plan.mode:
+        if step.asked and step.changes.more_stages and isinstance(room, str) and not plan.mode:
             why = (room or "a ring of mbarriers",)
         yield Planned(step.name, step.rule, title, "where it is faster" if has or not why else "no", () if has else why)
 

@@ -43,6 +43,11 @@ class Declared:
     numerics: bool = False
 
     @property
+    def more_stages(self) -> bool:
+        """Whether a ring that turns with steps of k is another one."""
+        return any(ring.along == "k" for ring in self.rings)
+
+    @property
     def level(self) -> Literal["grid", "bound"]:
         """How its results are held against the original's: the same words for each byte that the grid leaves, or the
         bound of the case where sums are meant to differ."""
@@ -57,8 +62,9 @@ class Step:
     `after`: steps without which it is nothing, each with what is missing then; `beside`: steps that it does not stand
     beside, each with what is said then; `follows`: steps that come ahead of it where both are taken. `rebuilds`: steps
     that find its text, and are taken again behind it. `asked`: it is taken where a number is asked for alone; `chosen`:
-    in files alone for which it was chosen; `on_request`: the option without which it is not taken. `cost`: a gain is
-    graded for it, which `note` names."""
+    in files alone for which it was chosen; `on_request`: the option without which it is not taken, and `lacking` what
+    the plan of a kernel says that is missing for it, None where a kernel has no use for it. `cost`: a gain is graded
+    for it, which `note` names."""
 
     name: str
     rule: str
@@ -72,6 +78,7 @@ class Step:
     asked: bool = False
     chosen: bool = False
     on_request: str = ""
+    lacking: Callable[[Any], str | None] = lambda plan: None
     cost: bool = False
     note: str = ""
     style: Style = "native"

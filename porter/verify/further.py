@@ -172,6 +172,16 @@ def few_steps(case: Case) -> list[Mapping[str, Number]]:
     return [{**base.sizes, name: count * step} for name, step in steps.items() for count in (1, 2, 3, _ROUND, 0)]
 
 
+def extents_of(case: Case) -> tuple[Mapping[str, int], Collection[str]]:
+    """The largest tile that each size is divided into, and the sizes that a main loop goes along.
+
+    Raises:
+        PorterError: what binding the default size raises.
+    """
+    shape = _shape(bind(case, case.sizes))
+    return {name: max(extents) for name, extents in shape.extents.items() if extents}, shape.steps
+
+
 def _launched(problem: Problem) -> int:
     return math.prod(problem.launch.grid)
 

@@ -23,6 +23,7 @@ from porter.facts.state import Warp
 from porter.sync.sequences import LARGEST_SIZE
 from porter.sync.turns import numbers
 from porter.verify.case_program import Program
+from porter.verify.combinations import Combinations, Feature, Seen
 from porter.verify.originals import SMALL, made_of, once
 from porter.verify.problem import Problem
 from porter.verify.proving import Sizes, clusters_looked_at, listed
@@ -47,11 +48,15 @@ class _Sides:
     def __init__(self) -> None:
         self.held: dict[Place, set[bool]] = defaultdict(set)
         self.apart: dict[tuple[Place, int], int] = {}
+        self.came: dict[int, set[tuple[int, frozenset[bool]]]] = defaultdict(set)
+        """By cluster, what comparisons came to: in all lanes the same, or not."""
         self.seconds = 0.0
 
     def note(self, flow: Flow, cluster: int, warp: WarpName, at: int, sides: Sequence[tuple[int, int]]) -> None:
         parts, place = flow.code.code[at].parts, (cluster, warp, at)
-        for lane, (holds, apart) in enumerate(_results(sides, parts[1], parts[-1])):
+        results = _results(sides, parts[1], parts[-1])
+        self.came[cluster].add((at, frozenset(holds for holds, _ in results)))
+        for lane, (holds, apart) in enumerate(results):
             self.held[place].add(holds)
             self.apart[place, lane] = min(apart, self.apart.get((place, lane), apart))
 
@@ -85,6 +90,7 @@ class Thresholds:
     def __post_init__(self) -> None:
         self._began = time.process_time()
         self._known: dict[str, _Sides | None] = {}
+        self._texts: dict[int, object] = {}
         self._met: dict[str, tuple[Sizes, Sizes]] = {}
         self._kernel = self.program.at(self.chosen[0])[0]
         assert self._kernel.function is not None
@@ -190,6 +196,25 @@ class Thresholds:
                 return
         raise UnreachedError(f"a comparison that may have another result for more {name} than {listed(sizes)}")
 
+    def seen_at(self, sizes: Sizes) -> Seen | None:
+        """What comparisons came to in the first cluster and in the last one, those of one place of the text together;
+        None as for `_at`, or where nothing is compared."""
+        sides = self._at(sizes)
+        if sides is None or not sides.came:
+            return None
+        blocks = [frozenset((self._text_of(at), came) for at, came in one) for _, one in sorted(sides.came.items())]
+        near: dict[object, int] = {}
+        for ((_, _, at), _), apart in sides.apart.items():
+            text = self._text_of(at)
+            near[text] = min(apart, near.get(text, apart))
+        return Seen(blocks[0], blocks[-1], near)
+
+    def _text_of(self, at: int) -> object:
+        if at not in self._texts:
+            places = tuple(replace(place, inlined_at=None) for place in self._flow.places(at)) or at
+            self._texts[at] = self.program.plan is None, places, self._flow.code.code[at].parts
+        return self._texts[at]
+
     def _at(self, sizes: Sizes) -> _Sides | None:
         """An execution of the first cluster and of the last one; None where the program does not take these sizes, or
         what it does there is not understood."""
@@ -247,17 +272,17 @@ def sizes_beyond(
     programs: Mapping[str, Program], chosen: Sequence[Sizes], seconds: float, constants: bool = False,
     renumbered: bool = False,
 ) -> list[Sizes]:  # fmt: skip
-    """The sizes at which some program does what it does at none of those that are chosen. Where their `constants` are
-    others, or blocks are `renumbered`, also those at which one of them begins to do what the other one does not begin
-    to do there.
+    """The sizes at which some program does what it does at none of those that are chosen, or at which conditions of
+    both come together as they do at none. Where their `constants` are others, or blocks are `renumbered`, also those at
+    which one of them begins to do what the other one does not begin to do there.
 
     Raises:
         UnreachedError: one of them is not looked at.
     """
     found: list[Sizes] = []
     flips: list[dict[str, tuple[Sizes, Sizes]]] = []
-    for name, program in programs.items():
-        thresholds = Thresholds(program, chosen, seconds, renumbered)
+    every = {name: Thresholds(program, chosen, seconds, renumbered) for name, program in programs.items()}
+    for name, thresholds in every.items():
         try:
             found += [s for s in thresholds.sizes() if s not in found]
         except UnreachedError as error:
@@ -267,4 +292,17 @@ def sizes_beyond(
     alone = [flip for mine in flips for key, flip in mine.items() if not all(key in theirs for theirs in flips)]
     for sizes in (s for flip in alone for s in flip):
         found += [sizes] if sizes not in chosen and sizes not in found else []
-    return found
+    began = time.process_time()
+
+    def seen_at(sizes: Sizes) -> Seen | None:
+        if time.process_time() - began > seconds:
+            raise UnreachedError("no time for sizes at which conditions come together")
+        both = [thresholds.seen_at(sizes) for thresholds in every.values()]
+        seen = [one for one in both if one is not None]
+        if len(seen) < len(both):
+            return None
+        first, last = [one.first for one in seen], [one.last for one in seen]
+        near = {place: apart for one in seen for place, apart in one.near.items()}
+        return Seen(frozenset[Feature]().union(*first), frozenset[Feature]().union(*last), near)
+
+    return found + Combinations(list(programs.values()), seen_at, [*chosen, *found], 1 + renumbered).sizes()

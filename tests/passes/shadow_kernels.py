@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import attention_kernels
+import combined_kernels
 import persistent_kernels
 import stage_kernels
 import store_kernels
@@ -307,6 +308,8 @@ def cases() -> Iterator[Kernel]:
         yield "stages", name, partial(stage_kernels.write, name=name), ("stages",)
     for name, (_, steps) in stage_kernels.STEPS.items():
         yield "library", name, partial(stage_kernels.write, name=name), steps
+    for name, (_, _, steps) in combined_kernels.KERNELS.items():
+        yield "together", name, partial(combined_kernels.write, name=name), steps
     for name, parts in store_kernels.JUDGED.items():
         yield "stores", name, partial(store_kernels.write, **parts), ("bulk-store",)
     for name, parts in wide_kernels.JUDGED.items():

@@ -165,11 +165,11 @@ REFUSED = {
     ),
     "every other column": (
         loop(ROWS + "out[size_t(row + 8 * h) * ld + 2 * (column + 8 * n + e)] = acc[4 * n + 2 * h + e];"),
-        "each lane stores two neighbours in every eight columns",
+        "whole groups of 8 columns in a turn",
     ),
     "columns by rows": (
         loop(ROWS + "out[row + 8 * h + size_t(column + 8 * n + e) * ld] = acc[4 * n + 2 * h + e];"),
-        "that lanes of a row store neighbours",
+        "how much further to the right",
     ),
     "columns that another array names": (
         {"OUT": "float* __restrict__ out", "MORE": ", const int* order",
@@ -214,11 +214,6 @@ REFUSED = {
     ),
     "some lanes alone": (
         {"STORE": "if (row < rows) {\n" + DEFAULTS["STORE"] + "\n}"}, "which threads `(row < rows)` lets through",
-    ),
-    "a loop that is left": (
-        loop("if (column + 8 * n >= columns) break;"
-             + ROWS + "out[size_t(row + 8 * h) * ld + column + 8 * n + e] = acc[4 * n + 2 * h + e];"),
-        "a loop over columns that no lane leaves",
     ),
     "a store elsewhere": (
         {"MORE": ", float* sum", "AFTER": "sum[threadIdx.x] = acc[0];"}, "a loop over columns around this store",

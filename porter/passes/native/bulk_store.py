@@ -24,7 +24,6 @@ from porter.model.pipeline.frames import Frame, first_value
 from porter.model.pipeline.operations import Site, operations_of
 from porter.model.pipeline.who import Who
 from porter.model.scopes import LOOPS, Variable, resolve
-from porter.model.threads import Threads
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.rows import Put, Rows, rows_of
@@ -51,7 +50,6 @@ _TELLS = re.compile(
 )
 """What tells others that results are there, or waits for copies of the kernel's own."""
 _DEEPEST = 4
-_JUMPS = ("return_statement", "break_statement", "continue_statement", "goto_statement")
 
 
 def take(context: PortContext) -> Changes:
@@ -246,14 +244,9 @@ class _BulkStore:
         Raises:
             Left: how often an inner loop runs is not known.
         """
-        body, condition = self._body(loop.node), loop.node.child_by_field_name("condition")
+        body = self._body(loop.node)
         if body is None:
             raise self._left(loop.node, "a loop over columns in braces")
-        # each lane counts its columns: what leaves goes by who left and by where rows lie, at sizes that no case has
-        for leaving in find(body, *_JUMPS):
-            raise self._left(leaving, "a loop over columns that no lane leaves")
-        if condition is not None and Threads(self.program).differ(self.function, condition):
-            raise self._left(condition, "as many turns of this loop for all threads")
         yield from self._below(body, ())
 
     def _below(self, node: Node, loops: tuple[_Loop, ...]) -> Iterator[_Store]:

@@ -390,5 +390,5 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 STEP = Step(
     NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), changes=Declared(numerics=True),
-    on_request="--drop-promotion",
+    on_request="--drop-promotion", lacking=lambda plan: plan.promotion,
 )  # fmt: skip

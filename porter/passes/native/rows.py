@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether stores of a warp are rows: its lanes have the elements of a fragment of MMAs, two in every eight columns of
-row `lane / 4`, and of another row for the half below."""
+"""Whether stores of a lane are those of rows: two in every eight columns of one, and of another for the half below.
+That lanes have the elements of a fragment of MMAs, those of row `lane / 4`, is for PTX to say."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from porter.model.affine import Address, Affine, Poly
-from porter.ptx.arch import WARP
-from porter.ptx.wgmma import COLUMN_GROUP, QUAD
+from porter.ptx.wgmma import COLUMN_GROUP
 
 ROW_BYTES = 128
 """Of a row that leave together."""
@@ -49,19 +48,19 @@ class Rows:
 
 def rows_of(affine: Affine, turn: str, puts: list[Put]) -> Rows | str:
     """What stores of a turn are, or what they lack; `turn` is the name of the loop's turns."""
-    first = puts[0].address.at
-    quad = affine.plain(_of_lane(affine, first))
-    if quad is None:
-        return "that lanes of a row store neighbours"
-    nbytes = quad[1] // 2
-    if nbytes not in _WIDTHS or any(v != 2 * nbytes * (t % QUAD) for t, v in enumerate(quad)):
-        return "that each lane stores two neighbours in every eight columns of a row"
+    sizes = {put.address.size for put in puts}
+    found = [_of_elements(affine, turn, puts, n) for n in dict.fromkeys((max(sizes), max(sizes) // 2)) if n in _WIDTHS]
+    return next((f for f in found if isinstance(f, Rows)), found[0] if found else "elements of 1, 2 or 4 bytes")
+
+
+def _of_elements(affine: Affine, turn: str, puts: list[Put], nbytes: int) -> Rows | str:
+    """What stores of a turn are, of elements of so many bytes."""
     step = 0
     rows: list[tuple[Poly, list[tuple[Put, int]]]] = []
     for put in puts:
         at = put.address.at
-        if affine.plain(_of_lane(affine, at)) != quad or put.address.size not in (nbytes, 2 * nbytes):
-            return "that all stores of a turn have the same lanes and elements"
+        if put.address.size not in (nbytes, 2 * nbytes):
+            return "that all stores of a turn have the same elements"
         forward = at.get((f"#{turn}",), (0,) * affine.threads)
         if len(set(forward)) != 1 or any(turn in name for names in at if names != (f"#{turn}",) for name in names):
             return "how much further to the right the next turn of this loop stores"
@@ -96,15 +95,6 @@ def rows_of(affine: Affine, turn: str, puts: list[Put]) -> Rows | str:
     return made
 
 
-def _of_lane(affine: Affine, at: Poly) -> Poly:
-    """What lanes of a row add to where the first of them stores."""
-    found = {}
-    for names, vector in at.items():
-        leaders = [vector[t // QUAD * QUAD] for t in range(affine.threads)]
-        found[names] = tuple(a - b for a, b in zip(vector, leaders, strict=True))
-    return {names: vector for names, vector in found.items() if any(vector)}
-
-
 def _sort_in(affine: Affine, rows: list[tuple[Poly, list[tuple[Put, int]]]], put: Put, at: Poly) -> None:
     """Add a store to the row whose others are a number of bytes away that all lanes agree on, and a small one."""
     for base, members in rows:
@@ -134,6 +124,3 @@ def _text(names: list[str], found: list[tuple[tuple[int, ...], int]]) -> str:
         return ""
     parts = [name if s == 1 else f"{s} * {name}" for s, name in zip(slopes, names, strict=True) if s]
     return " + ".join([*([str(base)] if base or not parts else []), *parts])
-
-
-assert WARP % QUAD == 0

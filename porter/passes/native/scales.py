@@ -495,5 +495,5 @@ def _inner_of(statement: Node) -> Node:
 
 STEP = steps.Step(
     NAME, RULE, lambda taking: take(taking.context, taking.moves).make(), changes=steps.Declared(numerics=True),
-    follows=("promotion",), on_request="--block-scale",
+    follows=("promotion",), on_request="--block-scale", lacking=lambda plan: plan.scales,
 )  # fmt: skip
