@@ -201,7 +201,7 @@ def _write(site: Site, place: _Place) -> None:
     shown = _shown(site, file, place.span.start)
     if shown is None and len(site.every) > 1:
         raise Left(site.kernel, site.kernel.head, "instantiations whose tiles differ in columns with a name alone")
-    m, n = shown or ("128", str(types.columns))
+    m, n = (shown[0], site.of_mma(shown[1])) if shown is not None else ("128", str(types.columns))
     spellings, umma = site.program.vocabulary.spellings, cpp("namespace", c=c)
     asked = [_in_namespace(spellings, a, umma) for a in place.asked]
     scales = [a for a in asked if "ScaleIn" in a]

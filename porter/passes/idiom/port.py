@@ -30,6 +30,7 @@ from porter.passes.idiom.sums import Sums
 from porter.passes.idiom.text import cpp
 from porter.passes.idiom.threads import rewrite_sizes
 from porter.passes.idiom.types import Ask, Question, Types, answered
+from porter.passes.idiom.wide_pair import WidePairing
 from porter.passes.native.sites import Left
 from porter.passes.plan import KernelPlan
 
@@ -125,6 +126,9 @@ def _ask(site: Site, ask: Ask) -> None:
     site.types, site.every = max(types, key=lambda t: t.columns), types
     if len({replace(t, columns=0) for t in types}) > 1 or (len(types) > 1 and site.tile_names is None):
         raise site.left(site.handle.declaration, "instantiations whose tiles differ in columns with a name alone")
+    if site.asked.wide:
+        site.types, *others = (replace(t, columns=2 * t.columns) for t in (site.types, *types))
+        site.every = frozenset(others)
 
 
 def _ported(site: Site) -> KernelPlan:
@@ -134,7 +138,8 @@ def _ported(site: Site) -> KernelPlan:
         raise site.left(site.handle.declaration, "a next tile: a block has one")
     if site.asked.pair and not site.asked.issuer:
         raise site.left(site.handle.declaration, OWN_WARP)
-    pairing = Pairing(site, loop, site.boxes) if site.asked.pair else None
+    kind = WidePairing if site.asked.wide else Pairing
+    pairing = kind(site, loop, site.boxes) if site.asked.pair else None
     if pairing is not None:
         pairing.operands()
         pairing.take()
@@ -165,7 +170,7 @@ def _ported(site: Site) -> KernelPlan:
     what = "it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew"
     mode = "W'" if copies.by_matrix else "W"
     plan = _plan(site, mode, site.columns, 128, len(site.every) == 1, what)
-    return replace(plan, pair_axis=pairing.axis if pairing is not None else 0)
+    return replace(plan, pair_axis=pairing.axis, halved=pairing.columns_axis) if pairing is not None else plan
 
 
 def _plan(site: Site, mode: str, columns: int, rows: int, alike: bool, what: str) -> KernelPlan:
