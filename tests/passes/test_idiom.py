@@ -464,8 +464,10 @@ def test_a_second_port_changes_nothing(tmp_path: Path) -> None:
 )
 def test_the_size_of_the_mma_is_no_number_of_threads(tmp_path: Path, form: str) -> None:
     uses = f"    cutlass::arch::NamedBarrier::sync({form} + 128, 3);\n"
-    text = idiomatic(tmp_path, changed((RESULTS, uses + RESULTS)))
+    count = ("Empty::init(&storage.empty[0], 128)", f"Empty::init(&storage.empty[0], {form})")
+    text = idiomatic(tmp_path, changed((RESULTS, uses + RESULTS), count))
     assert "NamedBarrier::sync(128 + 128, 3);" in text
+    assert "Empty::init(&storage.empty[0], 1);" in text, "that of a commit"
 
 
 @pytest.mark.parametrize(

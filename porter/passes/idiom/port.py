@@ -152,6 +152,8 @@ def _ported(site: Site) -> KernelPlan:
         raise site.left(operand.declaration, "A from registers in a loop that loads it, behind where columns are known")
     copies = Copies(site, loop)
     copies.find()
+    if site.asked.wide and copies.by_matrix:
+        raise site.left(site.handle.declaration, "results that leave without a tile of theirs in shared memory")
     sums = Sums(site, loop, atom, storage.front, copies.by_matrix, operand, late)
     words = {"warp": site.name("warp"), "tmem": site.name("tmem"), "base": site.name("tmem_base")}
     free = cpp("free", site.unit, first=site.first_warp, storage=storage.front, columns=site.allocated_columns,
