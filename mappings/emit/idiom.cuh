@@ -108,6 +108,10 @@ const int $name = $row;
 // A pair may have a tile more than there are.
 if ($row * $rows >= ${c}size<$index>($tensor)) $leave;
 
+//@ section outside_of_wide
+// A pair may have tiles more than there are.
+if ($row * $rows >= ${c}size<$index>($tensor) || $column * $columns >= ${c}size<$other>($tensor)) $leave;
+
 //@ section clusters
  __cluster_dims__($dims)
 
@@ -261,9 +265,13 @@ ${c}make_tensor<$type>(${c}shape($like))
 $thread.partition_D(${c}make_identity_tensor(${c}shape($tensor)))
 
 //@ section part
-//@ if shared
+//@ if whole
+$thread.partition_D($tensor)
+//@ end
+//@ if shared and not whole
 $thread.partition_D(${c}local_tile($tensor, $Part{}, $part))
-//@ else
+//@ end
+//@ if not shared
 $thread.partition_D($slice.partition_C($tensor))
 //@ end
 

@@ -206,12 +206,18 @@ def _shared(shape: Shape) -> Shape:
     return blocks(shape, 2)
 
 
-def _fullest(shape: Shape) -> Shape:
+def fullest(shape: Shape) -> Shape:
+    """As many stages as shared memory holds."""
     taken = (shape.residency.smem or 0) - (shape.stages or 1) * (shape.load_bytes or 0)
     most = (limits(shape.arch).shared_per_block - max(0, taken)) // max(1, shape.load_bytes or 1)
-    if most <= (shape.stages or 1):
+    return stages(shape, max(most, shape.stages or 1))
+
+
+def _fullest(shape: Shape) -> Shape:
+    full = fullest(shape)
+    if full.stages == (shape.stages or 1):
         raise Impossible("shared memory is full")
-    return stages(shape, most)
+    return full
 
 
 def wider(shape: Shape) -> Shape:

@@ -7,6 +7,6 @@ from porter.steps.step import Declared, Ring, Step
 
 STEP = Step(
     "stages", "PTR784", lambda words: words.ask(stages=words.stages), "cute",
-    Declared(constants=True, launch=("shared memory",), rings=(Ring("stages", "k"),)), follows=("pair",), asked=True,
-    cost=True,
+    Declared(constants=True, launch=("shared memory",), rings=(Ring("stages", "k"),)),
+    follows=("pair", "wide-pair"), asked=True, cost=True,
 )  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from porter.build.port_plan import PortPlan, Relaunch, materialize
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.grade.changes import fullest
 from porter.grade.model import STANDARD
 from porter.grade.raster import missing as no_order
 from porter.grade.shape import Problem, Shape
@@ -22,6 +23,7 @@ from porter.passes.native.raster import NAME as RASTER
 from porter.passes.native.stages import NAME
 from porter.passes.native.step import declared
 from porter.passes.native.tiles import NAME as TILES
+from porter.passes.native.wide import NAME as WIDE
 from porter.passes.port import PortOptions
 from porter.passes.ported import Ported, PortedRoot
 from porter.passes.targets import port_target
@@ -31,6 +33,7 @@ from porter.scan.boxes import boxes_of
 from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.pipeline import pipelines
 from porter.scan.staging import Asked, asked_of, most_stages_of
+from porter.steps.wide_pair_of_ctas import NAME as WIDE_PAIR
 from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with
 from porter.tune.layouts import layout_of
 from porter.tune.searching import (
@@ -100,7 +103,8 @@ def stages_said(session: Searching, ported: Ported, root: PortedRoot) -> list[Di
 def _relaunch(session: Searching | None, plan: PortPlan, root: PortedRoot) -> Relaunch | None:
     """What the host code of a port launches its kernel with; None where it does not say so in numbers."""
     pairs = PAIR in root.native
-    other_boxes = root.permuted or root.halved is not None or (pairs and root.idiomatic)
+    halves_boxes = pairs and root.idiomatic and WIDE_PAIR not in root.native
+    other_boxes = root.permuted or WIDE in root.native or halves_boxes
     rows = _rows(session, plan, root) if other_boxes else ()
     if rows is None:
         return None
@@ -140,7 +144,7 @@ def staged(session: Searching, ported: Ported, make: Make) -> Staged:
     said: list[Diagnostic] = []
     choices: list[_Choice] = []
     without: Pairs = frozenset()
-    for step, how in ((PAIR, _PAIRS), (TILES, _TAKING)):
+    for step, how in ((PAIR, _PAIRS), (WIDE_PAIR, _WIDE_PAIRS), (TILES, _TAKING)):
         slower = _slower(session, ported, make, (step, how), said, without)
         if slower:
             without |= slower
@@ -169,6 +173,7 @@ def problem_of(session: Searching) -> Problem:
 
 
 _PAIRS = ("pairs reach", "single CTAs")
+_WIDE_PAIRS = ("pairs with two tiles beside each other reach", "pairs with one")
 _TAKING = ("blocks that take tiles over reach", "blocks of one tile")
 
 
@@ -189,8 +194,11 @@ def _slower(
     for root in taken:
         other = next(r for r in others.roots if r.path == root.path)
         try:
-            rates = [grade_with(shape_of(session, made, r), problem, using, lifts=False).rate
-                     for made, r in ((ported, root), (others, other))]  # fmt: skip
+            shapes = [shape_of(session, made, r) for made, r in ((ported, root), (others, other))]
+            if name == WIDE_PAIR:
+                # operands of a stage are more: both have as many of these as fit
+                shapes = [fullest(shape) for shape in shapes]
+            rates = [grade_with(shape, problem, using, lifts=False).rate for shape in shapes]
         except (WithoutError, PorterError, ValueError):
             continue
         if rates[0] <= rates[1]:

@@ -21,6 +21,7 @@ from porter.passes.widening import why_not
 from porter.rules.rule import Rule
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import HostLaunch, launch_of
+from porter.steps.wide_pair_of_ctas import NAME as WIDE_PAIR
 from porter.tune.choosing import GAIN, Choice, Chosen, ended
 from porter.tune.searching import Make, Searching, WithoutError, adding, cuda_roots, of_step
 from porter.tune.sharing import shared
@@ -113,25 +114,32 @@ def _about(trial: Ported, root: PortedRoot) -> Iterator[Diagnostic]:
 
 def not_followed(session: Searching | None, plan: PortPlan, root: PortedRoot) -> str:
     """What host code of a port with wider tiles does not do: its grid has half the blocks in one dimension, rounded up,
-    and the box of one tensor map has twice the rows. Empty where it does."""
+    and the box of one tensor map has twice the rows; of wide pairs another dimension is even, and all boxes stay. Empty
+    where it does."""
     original = Path(root.path)
     rules, kernel = rules_of(session), root.kernels[0]
     before = launch_of(original, kernel, rules, root.include_dirs)
     after = launch_of(materialize(plan, original), kernel, rules, root.include_dirs, major_of(session))
     if before is None or after is None or before.grid is None or after.grid is None or root.halved is None:
         return NOT_SAID
-    if len(before.grid) != len(after.grid) or _other(before) != _other(after):
+    paired = root.pair_axis if WIDE_PAIR in root.native else None
+    apart = before.cluster != after.cluster and paired is None
+    if len(before.grid) != len(after.grid) or apart or _other(before) != _other(after):
         return "its host code launches it with other arguments, threads or clusters, or makes other tensor maps"
     for dimension, (old, new) in enumerate(zip(before.grid, after.grid, strict=True)):
         for names in _samples(before, after):
             values = [_value(text, names) for text in (old, new)]
             if None in values:
                 return NOT_SAID
-            wanted = -(-int(values[0] or 0) // 2) if dimension == root.halved else values[0]
+            blocks = int(values[0] or 0)
+            half = -(-blocks // 2)
+            wanted = half if dimension == root.halved else 2 * half if dimension == paired else blocks
             if values[1] != wanted:
                 return f"its host code launches `{new}` blocks in place of half of `{old}`"
     boxes = [{m.param: m.box for m in launch.maps} for launch in (before, after)]
     changed = [p for p in boxes[0] if boxes[0][p] != boxes[1].get(p)]
+    if paired is not None:
+        return f"the box of `{changed[0]}` as it was in its host code" if changed else ""
     if len(changed) != 1:
         return "the box of one tensor map that has twice the rows"
     old_box, new_box = boxes[0][changed[0]], boxes[1].get(changed[0], ())
@@ -142,9 +150,9 @@ def not_followed(session: Searching | None, plan: PortPlan, root: PortedRoot) ->
 
 
 def _other(launch: HostLaunch) -> tuple[object, ...]:
-    """What a launch has beside its grid, its shared memory and the boxes of its tensor maps."""
+    """What a launch has beside its grid, its clusters, its shared memory and the boxes of its tensor maps."""
     maps = [(m.param, m.base, m.rank, m.dims, m.strides, m.swizzle, m.element) for m in launch.maps]
-    return launch.block, launch.cluster, launch.sizes, maps
+    return launch.block, launch.sizes, maps
 
 
 def _samples(*launches: HostLaunch) -> Iterator[Mapping[str, int]]:

@@ -464,8 +464,22 @@ def test_a_second_port_changes_nothing(tmp_path: Path) -> None:
 )
 def test_the_size_of_the_mma_is_no_number_of_threads(tmp_path: Path, form: str) -> None:
     uses = f"    cutlass::arch::NamedBarrier::sync({form} + 128, 3);\n"
-    text = idiomatic(tmp_path, changed((RESULTS, uses + RESULTS)))
+    count = ("Empty::init(&storage.empty[0], 128)", f"Empty::init(&storage.empty[0], {form})")
+    text = idiomatic(tmp_path, changed((RESULTS, uses + RESULTS), count))
     assert "NamedBarrier::sync(128 + 128, 3);" in text
+    assert "Empty::init(&storage.empty[0], 1);" in text, "that of a commit"
+
+
+def test_types_may_stand_in_a_header_of_their_own(tmp_path: Path) -> None:
+    """Of a file that has no functions, too, edits are made."""
+    start = TEXT.index("template <int BM, int BN, int STAGES>\nstruct Traits")
+    end = TEXT.index("\n};\n", start) + len("\n};\n")
+    (tmp_path / "traits.h").write_text("#pragma once\n" + TEXT[start:end])
+    result = port(tmp_path, TEXT[:start] + '#include "traits.h"\n' + TEXT[end:])
+    header = result.files[str(tmp_path / "traits.h")].decode()
+    assert "SM100_MMA_F16BF16_SS" in header
+    assert "SM90_64x" not in header
+    assert result.plans[0].mode == "W"
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,17 @@ PRODUCER = "if (threadIdx.x == 0) produce(pipeline, storage, map_a, map_b, M, N,
 
 
 def ported(
-    folder: Path, changes: list[Change], kernel: Path = KERNEL, columns: int = 128, stages: int = 6
+    folder: Path,
+    changes: list[Change],
+    kernel: Path = KERNEL,
+    columns: int = 128,
+    stages: int = 6,
+    steps: tuple[str, ...] = STEPS,
 ) -> tuple[str, PortResult]:
     path = folder / kernel.name
     path.write_text(source(changes, kernel))
     options = PortOptions(
-        full_rate=True, native=STEPS, types=answering(128, columns, 256, 4, 16), boxes=partial(boxes_of, ()),
+        full_rate=True, native=steps, types=answering(128, columns, 256, 4, 16), boxes=partial(boxes_of, ()),
         stages=frozenset({(str(path), stages)}),
     )  # fmt: skip
     result = port_sources(load_sources(path), options)
@@ -77,6 +82,67 @@ def test_blocks_below_each_other_are_a_pair(tmp_path: Path, name: str) -> None:
     assert "umma_arrive_multicast_2x1SM(&storage.accumulator_full, 3);" in text
     rows = "(M + BM - 1) / BM" if "edges" in name else "M / BM"
     assert f"(({rows}) + 1) / 2 * 2" in text
+
+
+WIDE = (*STEPS[:-1], "wide-pair", STEPS[-1])
+COLUMN = "2 * int(blockIdx.x) + warpgroup - 1"
+
+
+@pytest.mark.parametrize("name", ["", "tiles at the edges", "tiles that are numbered"])
+def test_pairs_have_two_tiles_beside_each_other(tmp_path: Path, name: str) -> None:
+    text, result = ported(tmp_path, WRITINGS.get(name, []), steps=WIDE)
+    assert result.plans[0].native == WIDE
+    column = "column" if name == "tiles that are numbered" else "tiles.column()"
+    for expected in (
+        "SM100_MMA_F16BF16_2x1SM_SS<Element, Element, float, 2 * kM, 2 * kN,", "make_shape(Int<kN>{}, Int<kK>{}",
+        "2 * (kM + kN) * kK", "B, N, K, kN, kK) != CUDA_SUCCESS", "tmem.allocate(4 * kN, &storage.tmem_base)",
+        f"(2 * {column} + int(block_rank_in_cluster()))", "next_accumulator.index() * 2 * kN",
+        f"const int tile_column = 2 * {column} + warpgroup - 1;", "using Part = Shape<Int<kM>, Int<kN>>;",
+        "if (tile_row * kM >= size<0>(mD) || tile_column * kN >= size<1>(mD)) continue;",
+    ):  # fmt: skip
+        assert expected in text
+    behind = text[text.index("const int tile_column") :].partition(";")[2]
+    assert not re.search(r"\btiles\.column\(\)|, column\)", behind), "which of two tiles threads have"
+    assert text.count("ceil_div(N, 2 * ") == 3, "of loops that load, multiply and store"
+
+
+@pytest.mark.parametrize("name", ["", "tiles at the edges of a grid"])
+def test_a_grid_of_pairs_with_two_tiles_has_half_the_columns(tmp_path: Path, name: str) -> None:
+    text, result = ported(tmp_path, GRIDS.get(name, []), GRID, steps=WIDE)
+    assert result.plans[0].native == ("mma-thread", "pair", "wide-pair", "stages")
+    assert (result.plans[0].pair_axis, result.plans[0].halved) == (1, 0)
+    columns = "(N + BN - 1) / BN" if name else "N / BN"
+    assert f"dim3((({columns}) + 1) / 2, " in text
+    assert f"|| ({COLUMN}) * BN >= size<1>(mC)) return;" in text
+    assert text.count(f"make_coord(blockIdx.y, {COLUMN})") == (2 if name else 1)
+    assert "(2 * int(blockIdx.x) + int(block_rank_in_cluster())) * BN" in text
+
+
+NOT_WIDE: dict[str, tuple[list[Change], Path, str]] = {
+    "a barrier behind MMAs": (
+        [("        copy(results,", "        cutlass::arch::NamedBarrier::sync(256, 5);\n        copy(results,")],
+        KERNEL, "warpgroups that do not meet behind MMAs: there is `NamedBarrier::sync`",
+    ),
+    "columns that count something else": (
+        [("steps = K / kK;", "steps = K / kK, other = N * 2;")], KERNEL, "`N` that alone says how many tiles there are",
+    ),
+    "a column that loads ask for elsewhere": (
+        [("    pipeline.producer_tail(state);", "    if (blockIdx.x) pipeline.producer_tail(state);")],
+        GRID, "`blockIdx.x` where results leave alone",
+    ),
+    "places of tiles in variables": (
+        GRIDS["places in variables"], GRID, "rows of B as a tile's index times `BN`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOT_WIDE)
+def test_a_fact_that_is_missing_keeps_pairs_narrow(tmp_path: Path, name: str) -> None:
+    changes, kernel, what = NOT_WIDE[name]
+    text, result = ported(tmp_path, changes, kernel, steps=WIDE)
+    assert left(result)["wide-pair"] == what
+    assert "pair" in result.plans[0].native
+    assert "N / 2" in text
 
 
 LEFT: dict[str, tuple[list[Change], str, str]] = {

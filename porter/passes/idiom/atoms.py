@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from porter.lang.cuda import CudaFile
 from porter.lang.text import Span
-from porter.model.functions import Function
+from porter.model.functions import Function, Style
 from porter.model.spellings import Spellings
 from porter.passes.idiom.site import Site
 from porter.passes.idiom.text import cpp
@@ -82,11 +82,9 @@ def rewrite_atoms(site: Site) -> Atom:
 
 
 def owner_of(site: Site, file: CudaFile) -> Function:
-    """A function of a file, by which edits of it are made."""
-    found = [f for f in site.program.functions if f.file is file and f.shift == 0]
-    if not found:
-        raise Left(site.kernel, site.kernel.head, f"a function in {file.path}, whose types change")
-    return found[0]
+    """A function of a file, by which edits of it are made; where it has types alone, one that stands for the file."""
+    found = (f for f in site.program.functions if f.file is file and f.shift == 0)
+    return next(found, Function(file, Style.HOST, file.path, None, file.root, file.root))
 
 
 def _place(site: Site, file: CudaFile, made: re.Match[str], is_object: bool) -> tuple[_Place, Span | None]:
@@ -201,7 +199,7 @@ def _write(site: Site, place: _Place) -> None:
     shown = _shown(site, file, place.span.start)
     if shown is None and len(site.every) > 1:
         raise Left(site.kernel, site.kernel.head, "instantiations whose tiles differ in columns with a name alone")
-    m, n = shown or ("128", str(types.columns))
+    m, n = (shown[0], site.of_mma(shown[1])) if shown is not None else ("128", str(types.columns))
     spellings, umma = site.program.vocabulary.spellings, cpp("namespace", c=c)
     asked = [_in_namespace(spellings, a, umma) for a in place.asked]
     scales = [a for a in asked if "ScaleIn" in a]

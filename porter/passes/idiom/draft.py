@@ -66,6 +66,11 @@ class Draft:
     def insert(self, rule: str, function: Function, at: int, text: str) -> None:
         self.replace(rule, function, Span(at, at), text)
 
+    def is_written(self, path: str, span: Span) -> bool:
+        """Whether a part of a file has another text already, or is a part of what has."""
+        edits = (e for edits in self._edits.values() for e in edits)
+        return any(e.path == path and e.span.contains(span) for e in edits)
+
     def takes_away(self, path: str, span: Span) -> bool:
         """Whether a part of a file goes."""
         edits = (e for edits in self._edits.values() for e in edits)

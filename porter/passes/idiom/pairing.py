@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tree_sitter import Node
 
@@ -60,16 +61,16 @@ class Pairing:
         site = self.site
         names = site.tile_names
         if site.types.warpgroups != 2 or site.types.rows != 128 or names is None or site.types.depth:
-            raise self._left("a tile of 128 rows with names, of two warpgroups that share its columns")
+            raise self.left("a tile of 128 rows with names, of two warpgroups that share its columns")
         self.rows, self.columns = names
         text = site.kernel.text(site.kernel.node) + site.kernel.file.text(site.kernel.head)
         if "__cluster_dims__" in text:
-            raise self._left("a kernel without clusters")
+            raise self.left("a kernel without clusters")
 
-    def _left(self, what: str, node: Node | None = None, function: Function | None = None) -> Left:
+    def left(self, what: str, node: Node | None = None, function: Function | None = None) -> Left:
         return self.site.left(node or self.site.handle.declaration, what, function)
 
-    def _replace(self, function: Function, node: Node | Span, text: str) -> None:
+    def replace(self, function: Function, node: Node | Span, text: str) -> None:
         self.site.draft.replace(RULE, function, node if isinstance(node, Span) else function.span(node), text)
 
     # --- operands
@@ -88,14 +89,14 @@ class Pairing:
                 continue
             tensor = given.named_children[0]
             if tensor.type != "identifier" or match[2] in self.tensors:
-                raise self._left("each operand as one tensor of shared memory", node)
+                raise self.left("each operand as one tensor of shared memory", node)
             self.tensors[match[2]] = kernel.text(tensor)
             site.rewritten.append(node)
             text = cpp("operand_of_pair", c=site.c, tensor=kernel.text(tensor), mma=site.mma)
             whole = cpp("fragment", slice=site.name("cta_mma"), operand=match[2], tensor=text)
-            self._replace(kernel, node, whole if "fragment" in match[1] else text)
+            self.replace(kernel, node, whole if "fragment" in match[1] else text)
         if set(self.tensors) != {"A", "B"}:
-            raise self._left("both operands in shared memory")
+            raise self.left("both operands in shared memory")
         value = site.handle.value
         tokens = (
             [n for n in find(value, "identifier", "type_identifier") if kernel.text(n) == self.rows]
@@ -103,27 +104,38 @@ class Pairing:
             else []
         )
         if len(tokens) != 1:
-            raise self._left("the rows of its tile by a name where the accumulator is declared")
-        self._replace(kernel, tokens[0], f"2 * {self.rows}")
+            raise self.left("the rows of its tile by a name where the accumulator is declared")
+        self.replace(kernel, tokens[0], f"2 * {self.rows}")
+        self.of_columns()
+
+    def of_columns(self) -> None:
+        """The columns of the accumulator stay."""
 
     def take(self) -> None:
-        self._layout()
+        kernel = self.site.kernel
+        self.layouts = {op: self._layout_of(kernel, name) for op, name in self.tensors.items()}
+        if self.layouts["A"] == self.layouts["B"]:
+            raise self.left("layouts of A and B with names of their own")
         self._pipeline()
         loads = list(self._loads())
         of_a, of_b = ([one for one in loads if self._operand(one) == operand] for operand in "AB")
         if len(of_a) != 1 or len(of_b) != 1 or len(loads) != 2:
-            raise self._left("one load that brings A and one that brings B")
+            raise self.left("one load that brings A and one that brings B")
         for load in loads:
-            self._replace(load.function, load.callee, cpp("load_of_pair"))
+            self.replace(load.function, load.callee, cpp("load_of_pair"))
         rank = cpp("rank", c=self.site.c)
-        load = of_b[0]
-        text = cpp("half_of_box", c=self.site.c, coordinate=_summand(load.function, load.row), rank=rank,
-                   tensor=load.function.text(load.tensor))  # fmt: skip
-        self._on_a_line(load, text)
-        self._box(load)
+        self.brings_b(of_b[0], rank)
         self._tiles(of_a[0], rank)
 
-    def _on_a_line(self, load: Load, text: str) -> None:
+    def brings_b(self, load: Load, rank: str) -> None:
+        """Each CTA loads half of the rows of a tile."""
+        self._layout()
+        text = cpp("half_of_box", c=self.site.c, coordinate=_summand(load.function, load.row), rank=rank,
+                   tensor=load.function.text(load.tensor))  # fmt: skip
+        self.on_a_line(load, text)
+        self._box(load)
+
+    def on_a_line(self, load: Load, text: str) -> None:
         """A coordinate on a line of its own, where the line would be long."""
         span, source = load.function.span(load.row), load.function.file.source
         start = source.rfind(b"\n", 0, span.start) + 1
@@ -131,7 +143,7 @@ class Pairing:
         if len(front) + len(text) > _WIDEST and front.strip():
             pad = self.site.port.indent(load.function, span)
             span, text = Span(start + len(front), span.end), f"\n{pad}{text}"
-        self._replace(load.function, span, text)
+        self.replace(load.function, span, text)
 
     # --- shared memory
 
@@ -143,7 +155,7 @@ class Pairing:
                 return match[1]
             if re.fullmatch(r"\w+", text) and depth < _DEEPEST:
                 return self._layout_of(one, text, depth + 1)
-        raise self._left(f"the layout of `{name}` by its name", function.body, function)
+        raise self.left(f"the layout of `{name}` by its name", function.body, function)
 
     def _values(self, function: Function, name: str) -> Iterator[tuple[Function, str]]:
         """What a variable begins with, and what callers hand in for a parameter, each with where it stands."""
@@ -158,11 +170,7 @@ class Pairing:
 
     def _layout(self) -> None:
         """The layout of B has half of its rows."""
-        kernel = self.site.kernel
-        self.layouts = {op: self._layout_of(kernel, name) for op, name in self.tensors.items()}
         layout, found = self.layouts["B"], []
-        if layout == self.layouts["A"]:
-            raise self._left("layouts of A and B with names of their own")
         spellings = self.site.program.vocabulary.spellings
         for file in self.site.program.sources.files.values():
             text = file.lexed.plain_text
@@ -173,7 +181,7 @@ class Pairing:
                         start = alias.start(1) + made.end() + match.start("extent")
                         found.append((file, Span(start, start + len(match["extent"])), match["extent"]))
         if len(found) != 1 or not re.search(rf"\b{self.columns}\b", found[0][2]):
-            raise self._left(f"the rows of `{layout}` as `{self.columns}`, by which it is made")
+            raise self.left(f"the rows of `{layout}` as `{self.columns}`, by which it is made")
         file, span, text = found[0]
         self.site.draft.replace(
             RULE, owner_of(self.site, file), span, re.sub(rf"\b{self.columns}\b", f"{self.columns} / 2", text)
@@ -190,24 +198,27 @@ class Pairing:
             field_name, text = kernel.text(named), kernel.text(right)
             if field_name == "is_leader":
                 text = f"({text})" if re.search(r"\|\||\?|(?<![=!<>])=(?!=)", text) else text
-                self._replace(kernel, right, cpp("leads", c=self.site.c, leads=text))
+                self.replace(kernel, right, cpp("leads", c=self.site.c, leads=text))
             elif field_name == "transaction_bytes" and re.search(rf"(?<![/%]) *\b{self.columns}\b", text):
-                half = re.sub(rf"\b{self.columns}\b", f"{self.columns} / 2", text)
-                self._replace(kernel, right, f"2 * {_factor(right, half)}")
+                self.replace(kernel, right, f"2 * {_factor(right, self.bytes_of_cta(text))}")
             else:
                 continue
             done.add(field_name)
         if done != {"is_leader", "transaction_bytes"}:
-            raise self._left(f"who leads a pipeline, and its bytes with `{self.columns}`")
+            raise self.left(f"who leads a pipeline, and its bytes with `{self.columns}`")
+
+    def bytes_of_cta(self, text: str) -> str:
+        """What a CTA brings to a stage, by what it brings alone."""
+        return re.sub(rf"\b{self.columns}\b", f"{self.columns} / 2", text)
 
     # --- loads
 
-    def _reached(self) -> list[Function]:
+    def reached(self) -> list[Function]:
         return [f for f in self.site.program.functions if f is self.site.kernel or self.site.comes_to(f)]
 
     def _loads(self) -> Iterator[Load]:
         spellings = self.site.program.vocabulary.spellings
-        for function in self._reached():
+        for function in self.reached():
             for call in function.calls:
                 callee = call.node.child_by_field_name("function")
                 parts = function.text(callee).split("::") if callee is not None else []
@@ -217,7 +228,7 @@ class Pairing:
                     continue
                 tensor = next(find(call.args[3], "identifier"), None) if len(call.args) == 6 else None
                 if tensor is None or function.style is Style.MACRO:
-                    raise self._left("a load of a box of two dimensions, to a part of a tensor", call.node, function)
+                    raise self.left("a load of a box of two dimensions, to a part of a tensor", call.node, function)
                 map_ = self._in_kernel(function, function.text(call.args[0]).strip("&* "))
                 yield Load(call, callee, map_, tensor, call.args[5])
 
@@ -227,7 +238,7 @@ class Pairing:
             return name
         found = {(id(f), text): (f, text) for f, text in self._values(function, name)}
         if len(found) != 1 or depth > _DEEPEST:
-            raise self._left(f"what the kernel hands in for `{name}`", function.body, function)
+            raise self.left(f"what the kernel hands in for `{name}`", function.body, function)
         return self._in_kernel(*next(iter(found.values())), depth + 1)
 
     def _operand(self, load: Load) -> str:
@@ -240,10 +251,10 @@ class Pairing:
         known = self.boxes(Path(root.root), root.include_dirs) if self.boxes is not None else ()
         found = next((k.of(load.map) for k in known if k.kernel == self.site.kernel.name), "no host code makes it")
         if isinstance(found, str):
-            raise self._left(f"the box of `{load.map}`: {found}", load.call.node, load.function)
+            raise self.left(f"the box of `{load.map}`: {found}", load.call.node, load.function)
         path, start, end = found.at
         if found.rows != self.site.types.columns:
-            raise self._left(f"a box of all rows of B: it has {found.rows}", load.call.node, load.function)
+            raise self.left(f"a box of all rows of B: it has {found.rows}", load.call.node, load.function)
         text = found.text if re.fullmatch(r"[\w:]+", found.text) else f"({found.text})"
         file = root.files[path]
         self.site.draft.replace(RULE, owner_of(self.site, file), Span(start, end), f"{text} / 2")
@@ -275,17 +286,28 @@ class Pairing:
             axis = 0
             self.guard = self._of_loop(load, rank)
         else:
-            raise self._left("the rows that a block has, by its place in the grid or by a loop over tiles")
+            raise self.left("the rows that a block has, by its place in the grid or by a loop over tiles")
         self.axis = axis
         dims = ", ".join("2" if i == axis else "1" for i in range(3))
         source, head = site.kernel.file.source, site.kernel.head.start
         at = source.rfind(b"__global__", 0, site.kernel.span(site.kernel.body).start)
         if at < 0 or source.find(b";", at, head) >= 0:
-            raise self._left("`__global__` of the kernel")
+            raise self.left("`__global__` of the kernel")
         end = at + len(b"__global__")
         site.draft.insert(RULE, site.kernel, end, cpp("clusters", dims=dims))
         for caller, node, text in even_grid(site.program, site.kernel, axis):
-            self._replace(caller, node, text)
+            self.replace(caller, node, text)
+        self.columns_axis = self.halves_grid()
+
+    def halves_grid(self) -> int | None:
+        """The dimension of the grid that counts half the tiles along columns: none."""
+        return None
+
+    OUTSIDE = "outside"
+
+    def beside(self, coordinates: Node | None) -> dict[str, Any]:
+        """What else a CTA asks of a tile's coordinates before it leaves."""
+        return {}
 
     def _guard(self, is_row: Callable[[Node], bool], row: str, leave: str) -> str:
         """What a CTA does whose tile lies behind the last row."""
@@ -301,60 +323,81 @@ class Pairing:
             at = [i for i, n in enumerate(listed.named_children) if is_row(n)] if listed is not None else []
             if declared is None or len(at) != 1 or declared.start_byte > self.loop.last.start_byte:
                 continue
-            self.result, self.extent = declared, at[0]
-            return cpp("outside", c=self.site.c, row=row, rows=self.rows, index=at[0], tensor=kernel.text(tensor),
-                       leave=leave)  # fmt: skip
-        raise self._left("the tile of results by the place of its rows, of a tensor in front of MMAs")
+            self.result, self.extent, self.tile = declared, at[0], node
+            return cpp(self.OUTSIDE, c=self.site.c, row=row, rows=self.rows, index=at[0], tensor=kernel.text(tensor),
+                       leave=leave, **self.beside(listed))  # fmt: skip
+        raise self.left("the tile of results by the place of its rows, of a tensor in front of MMAs")
 
     def _of_loop(self, load: Load, rank: str) -> str:
         """Both CTAs of a pair run the loop over tiles of twice the rows; each takes its half."""
-        site, function, kernel = self.site, load.function, self.site.kernel
-        left, right = load.row.child_by_field_name("left"), load.row.child_by_field_name("right")
-        sign = function.text(load.row.children[1]) if load.row.type == "binary_expression" else ""
-        if sign != "*" or left is None or right is None or not re.search(rf"\b{self.rows}\Z", function.text(right)):
-            raise self._left(f"rows of A as a tile's index times `{self.rows}`", load.row, function)
-        row, outer = function.text(left), self.loop.outermost_loop()
-        body = outer.child_by_field_name("body") if outer is not None and outer.type == "for_statement" else None
-        if body is None or body.type != "compound_statement":
-            raise self._left("a loop over tiles that goes on in its head")
-        new, name = cpp("row_of_pair", row=row, rank=rank), site.name("tile_row")
-        self._on_a_line(load, f"({new}){function.text(load.row)[len(row) :]}")
-        places = [n for n in find(body, left.type) if kernel.text(n) == row and not inside(self.loop.last, n)]
-        declared = next((n.parent.parent for n in places if n.parent is not None and
-                         n.parent.child_by_field_name("declarator") == n), None)  # fmt: skip
-        at = site.draft.end_of(kernel, declared) if declared is not None else kernel.span(body).start + 1
-        pad = site.port.indent(kernel, kernel.span(outer)) + site.unit if outer is not None else ""
-        site.draft.insert(RULE, kernel, at, f"\n{pad}{cpp('declared_row', name=name, row=new)}")
-        guard = self._guard(lambda n: kernel.text(n) == row, name, "continue")
-        for node in places:
-            if declared is None or not inside(declared, node):
-                self._replace(kernel, node, name)
+        kernel, row = self.site.kernel, self.brought(load, self.rows, "A", rank)
+        name = self.takes_its_own(row, load.function.text(row), "tile_row", rank)
+        guard = self._guard(lambda n: kernel.text(n) == load.function.text(row), name, "continue")
         made = [n for n in find(self.result, "call_expression") if kernel.text(n).split("(")[0].endswith("make_shape")]
         listed = made[0].child_by_field_name("arguments") if len(made) == 1 else None
         extents = [n for n in listed.named_children if n.type != "comment"] if listed is not None else []
         if len(extents) <= self.extent or extents[self.extent].type != "identifier":
-            raise self._left("the rows of results as a variable", self.result)
-        self._halved(kernel.text(extents[self.extent]))
+            raise self.left("the rows of results as a variable", self.result)
+        self.halved(kernel.text(extents[self.extent]), self.rows)
+        self.in_loop(extents)
         self._blocks()
         return guard
 
-    def _halved(self, size: str) -> None:
-        """Loops over tiles count tiles of twice the rows."""
+    def in_loop(self, extents: list[Node]) -> None:
+        """Columns of the loop over tiles stay. `extents`: those of results."""
+
+    def brought(self, load: Load, size: str, operand: str, rank: str) -> Node:
+        """Load one of two tiles; gives the index by which the CTA would load its only one."""
+        function, named = load.function, re.compile(rf"(?:\w+::)*{size}\Z")
+        left, right = load.row.child_by_field_name("left"), load.row.child_by_field_name("right")
+        sign = function.text(load.row.children[1]) if load.row.type == "binary_expression" else ""
+        factors = [n for n in (left, right) if n is not None and not named.match(function.text(n))]
+        if sign != "*" or len(factors) != 1:
+            raise self.left(f"rows of {operand} as a tile's index times `{size}`", load.row, function)
+        new = cpp("row_of_pair", row=function.text(factors[0]), rank=rank)
+        front = function.file.text(Span(load.row.start_byte, factors[0].start_byte))
+        behind = function.file.text(Span(factors[0].end_byte, load.row.end_byte))
+        self.on_a_line(load, f"{front}({new}){behind}")
+        return factors[0]
+
+    def takes_its_own(self, index: Node, text: str, name: str, which: str) -> str:
+        """Name the one of two tiles whose results threads have, where the loop over tiles says the index of both."""
+        site, kernel, outer = self.site, self.site.kernel, self.loop.outermost_loop()
+        body = outer.child_by_field_name("body") if outer is not None and outer.type == "for_statement" else None
+        if outer is None or body is None or body.type != "compound_statement":
+            raise self.left("a loop over tiles that goes on in its head")
+        name = site.name(name)
+        places = [n for n in find(body, index.type) if kernel.text(n) == text and not inside(self.loop.last, n)]
+        declared = next((n.parent.parent for n in places if n.parent is not None and
+                         n.parent.child_by_field_name("declarator") == n), None)  # fmt: skip
+        at = site.draft.end_of(kernel, declared) if declared is not None else kernel.span(body).start + 1
+        pad = site.port.indent(kernel, kernel.span(outer)) + site.unit
+        row = cpp("row_of_pair", row=text, rank=which)
+        site.draft.insert(RULE, kernel, at, f"\n{pad}{cpp('declared_row', name=name, row=row)}")
+        for node in places:
+            if declared is None or not inside(declared, node):
+                self.replace(kernel, node, name)
+        return name
+
+    def halved(self, size: str, extent: str) -> None:
+        """Loops over tiles count those of pairs, by the extent of one."""
         count = 0
-        for function in self._reached():
+        for function in self.reached():
             names = [size] if function is self.site.kernel else [
                 p.name for i, p in enumerate(function.params)
                 if any(i < len(c.args) and c.caller is self.site.kernel and c.caller.text(c.args[i]) == size
                        for c in self.site.program.callers(function))]  # fmt: skip
             for node in find(function.body, "identifier", "type_identifier"):
                 if function.text(node) in names and not self._is_extent(function, node):
-                    rows = cpp("rows_of_pairs", c=self.site.c, size=function.text(node), rows=self._named(function))
+                    self.counts_tiles(function, node, extent)
+                    rows = cpp("rows_of_pairs", c=self.site.c, size=function.text(node),
+                               rows=self._named(function, extent))  # fmt: skip
                     above = node.parent
                     whole = above is not None and above.type == "binary_expression"
-                    self._replace(function, node, f"({rows})" if whole else rows)
+                    self.replace(function, node, f"({rows})" if whole else rows)
                     count += 1
         if not count:
-            raise self._left(f"a loop over tiles that is made of `{size}`")
+            raise self.left(f"a loop over tiles that is made of `{size}`")
 
     def _is_extent(self, function: Function, node: Node) -> bool:
         """Whether the rows of a product are those of a tensor there, or are handed on."""
@@ -369,10 +412,13 @@ class Pairing:
             above = above.parent
         return False
 
-    def _named(self, function: Function) -> str:
-        """The rows of a tile, as a function can name them."""
-        found = re.search(rf"\b[\w:]*\b{self.rows}\b", function.text(function.body))
-        return found[0] if found is not None else self.rows
+    def counts_tiles(self, function: Function, node: Node, extent: str) -> None:
+        """Raises Left where the size of the product is asked for something else than how many tiles there are."""
+
+    def _named(self, function: Function, extent: str) -> str:
+        """The extent of a tile, as a function can name it."""
+        found = re.search(rf"\b[\w:]*\b{extent}\b", function.text(function.body))
+        return found[0] if found is not None else extent
 
     def _blocks(self) -> None:
         """Places that ask which block this is get the pair."""
@@ -383,7 +429,7 @@ class Pairing:
                 if any(k.file is file and k.span(k.node).contains(span) for k in kernels):
                     continue
                 if match[2] != b"x":
-                    raise self._left("a grid of one dimension")
+                    raise self.left("a grid of one dimension")
                 around = file.source[: span.start].rstrip()[-1:] + file.source[span.end :].lstrip()[:1]
                 text = f"{match[0].decode()} / 2"
                 whole = text if around in (b"()", b"=;", b"(,", b",)") else f"({text})"

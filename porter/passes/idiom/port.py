@@ -30,6 +30,7 @@ from porter.passes.idiom.sums import Sums
 from porter.passes.idiom.text import cpp
 from porter.passes.idiom.threads import rewrite_sizes
 from porter.passes.idiom.types import Ask, Question, Types, answered
+from porter.passes.idiom.wide_pair import WidePairing
 from porter.passes.native.sites import Left
 from porter.passes.plan import KernelPlan
 
@@ -129,6 +130,9 @@ def _ask(site: Site, ask: Ask) -> None:
     site.types, site.every = max(types, key=lambda t: t.columns), types
     if len({replace(t, columns=0) for t in types}) > 1 or (len(types) > 1 and site.tile_names is None):
         raise site.left(site.handle.declaration, "instantiations whose tiles differ in columns with a name alone")
+    if site.asked.wide:
+        site.types, *others = (replace(t, columns=2 * t.columns) for t in (site.types, *types))
+        site.every = frozenset(others)
 
 
 def _ported(site: Site) -> KernelPlan:
@@ -138,7 +142,8 @@ def _ported(site: Site) -> KernelPlan:
         raise site.left(site.handle.declaration, "a next tile: a block has one")
     if site.asked.pair and not site.asked.issuer:
         raise site.left(site.handle.declaration, OWN_WARP)
-    pairing = Pairing(site, loop, site.boxes) if site.asked.pair else None
+    kind = WidePairing if site.asked.wide else Pairing
+    pairing = kind(site, loop, site.boxes) if site.asked.pair else None
     if pairing is not None:
         pairing.operands()
         pairing.take()
@@ -151,6 +156,8 @@ def _ported(site: Site) -> KernelPlan:
         raise site.left(operand.declaration, "A from registers in a loop that loads it, behind where columns are known")
     copies = Copies(site, loop)
     copies.find()
+    if site.asked.wide and copies.by_matrix:
+        raise site.left(site.handle.declaration, "results that leave without a tile of theirs in shared memory")
     sums = Sums(site, loop, atom, storage.front, copies.by_matrix, operand, late)
     words = {"warp": site.name("warp"), "tmem": site.name("tmem"), "base": site.name("tmem_base")}
     free = cpp("free", site.unit, first=site.first_warp, storage=storage.front, columns=site.allocated_columns,
@@ -169,7 +176,7 @@ def _ported(site: Site) -> KernelPlan:
     what = "it is in SM100's own words: one warp issues MMAs of 128 rows, and results are partitioned anew"
     mode = "W'" if copies.by_matrix else "W"
     plan = _plan(site, mode, site.columns, 128, len(site.every) == 1, what)
-    return replace(plan, pair_axis=pairing.axis if pairing is not None else 0)
+    return replace(plan, pair_axis=pairing.axis, halved=pairing.columns_axis) if pairing is not None else plan
 
 
 def _plan(site: Site, mode: str, columns: int, rows: int, alike: bool, what: str) -> KernelPlan:

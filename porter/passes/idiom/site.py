@@ -253,7 +253,13 @@ class Site:
         names = self.tile_names
         named = names is not None and self.types.rows == 128 and not self.types.depth
         whole = all(t.columns >= 32 and t.columns & (t.columns - 1) == 0 for t in self.every)
-        return names[1] if names is not None and named and whole else str(self.columns)
+        return self.of_mma(names[1]) if names is not None and named and whole else str(self.columns)
+
+    def of_mma(self, columns: str) -> str:
+        """Columns of an MMA, by those of a tile."""
+        if not self.asked.wide:
+            return columns
+        return str(2 * int(columns)) if columns.isdigit() else f"2 * {columns}"
 
     @property
     def cluster(self) -> str:
@@ -263,8 +269,10 @@ class Site:
     @property
     def allocated_columns(self) -> str:
         """Columns of all accumulators that take turns."""
-        text = self.columns_text
-        return text if self.asked.buffers == 1 else f"{self.asked.buffers} * {text}"
+        text, buffers = self.columns_text, self.asked.buffers
+        if text.startswith("2 * "):
+            return f"{2 * buffers} * {text.removeprefix('2 * ')}"
+        return text if buffers == 1 else f"{buffers} * {text}"
 
     @property
     def unit(self) -> str:

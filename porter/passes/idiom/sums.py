@@ -179,7 +179,8 @@ class Sums:
     def _written(self, tensor: str) -> str:
         site = self.site
         return cpp("part", thread=self._thread(), c=site.c, tensor=tensor, slice=self._slice,
-                   shared=site.types.warpgroups > 1, Part=site.name("Part"), part=site.name("part"))  # fmt: skip
+                   whole=site.asked.wide, shared=site.types.warpgroups > 1, Part=site.name("Part"),
+                   part=site.name("part"))  # fmt: skip
 
     def _is_moved(self, node: Node) -> bool:
         return any(s.start_byte <= node.start_byte < s.end_byte for s in self._early())
@@ -337,7 +338,7 @@ class Sums:
             share_of_columns=self._share("columns") if self.by_columns else "",
             m=m,
             n=n,
-            share=f"{n} / {types.warpgroups}" if names else str(self._columns_each),
+            share=str(self._columns_each) if not names else n if site.asked.wide else f"{n} / {types.warpgroups}",
             tensor=site.tensor,
             tensor_part=self._tensor,
             t2r=site.name("t2r"),

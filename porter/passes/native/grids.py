@@ -34,6 +34,12 @@ def even_grid(program: Program, kernel: Function, axis: int) -> Iterator[tuple[F
     Raises:
         Left: a launch is not understood, or there is none.
     """
+    for caller, at, text in half_grid(program, kernel, axis):
+        yield caller, at, f"{text} * 2"
+
+
+def half_grid(program: Program, kernel: Function, axis: int) -> Iterator[tuple[Function, Node, str]]:
+    """The same with half the number, rounded up."""
     places = list(_grids(program, kernel))
     if not places:
         raise Left(kernel, kernel.span(kernel.body), "a launch by host code in these files")
@@ -42,7 +48,7 @@ def even_grid(program: Program, kernel: Function, axis: int) -> Iterator[tuple[F
         text = caller.text(at)
         if at.type in ("binary_expression", "conditional_expression"):
             text = f"({text})"
-        yield caller, at, f"({text} + 1) / 2 * 2"
+        yield caller, at, f"({text} + 1) / 2"
 
 
 def _grids(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]]:

@@ -22,7 +22,7 @@ def steps_for(dialect: Dialect) -> tuple[Step, ...]:
 
 def declared(names: Collection[str]) -> list[Declared]:
     """What steps of some names say that they change."""
-    return [s.changes for s in (*steps_for("cuda"), *steps_for("dsl")) if s.name in names]
+    return [s.changes for s in _of_all_dialects() if s.name in names]
 
 
 def chosen_alone() -> set[str]:
@@ -33,8 +33,12 @@ def chosen_alone() -> set[str]:
 def steps_of(drop_promotion: bool = False, block_scale: bool = False) -> tuple[str, ...]:
     """Names of all steps that are asked for."""
     asked = {"promotion": drop_promotion, "scales": block_scale}
-    steps = (*steps_for("cuda"), *steps_for("dsl"))
-    return tuple(s.name for s in steps if not s.on_request or asked.get(s.name, False))
+    steps = _of_all_dialects()
+    return tuple(dict.fromkeys(s.name for s in steps if not s.on_request or asked.get(s.name, False)))
+
+
+def _of_all_dialects() -> tuple[Step, ...]:
+    return (*steps_for("cuda"), *steps_for("cute"), *steps_for("dsl"))
 
 
 def wanted(dialect: Dialect, names: Sequence[str], asked: Mapping[str, int]) -> list[Step]:
