@@ -158,5 +158,5 @@ def test_no_pair_without_a_warp_for_mmas() -> None:
             "        if warp == 0 or warp == 1 or warp == 2 or warp == 3:\n            filling",
         )
     )
-    assert [step for _, step, _, _ in found.without] == ["mma-warp", "cta-pair"]
+    assert [step for _, step, _, _ in found.without] == ["mma-warp", "cta-pair", "wide-tile"]
     assert "CtaGroup.ONE" in text

@@ -55,12 +55,12 @@ def warpgroups_said(kernel: Kernel) -> tuple[int, str]:
     Raises:
         Left: the number is not said where the tiled MMA is made, or in words that the kernel does not have.
     """
-    layout = argument(_made(kernel), 5, "atom_layout_mnk")
+    layout = argument(made_mma(kernel), 5, "atom_layout_mnk")
     rows, columns, deep = agreed(kernel.warpgroups, "warpgroups")
     if layout is not None and m.matches(layout.value, _NUMBERS):
         return rows * columns * deep, str(rows * columns * deep)
     if layout is None or (columns, deep) != (1, 1):
-        raise Left("warpgroups that share more than the rows of a tile", _made(kernel))
+        raise Left("warpgroups that share more than the rows of a tile", made_mma(kernel))
     first = layout.value.elements[0].value if isinstance(layout.value, cst.Tuple) else layout.value
     if not kernel.is_global(first):
         raise Left("warpgroups whose number is not written where the tiled MMA is made", layout.value)
@@ -68,7 +68,7 @@ def warpgroups_said(kernel: Kernel) -> tuple[int, str]:
     return rows, number if first is not layout.value else f"{number}[0]"
 
 
-def _made(kernel: Kernel) -> cst.Call:
+def made_mma(kernel: Kernel) -> cst.Call:
     return one(list(dict.fromkeys(s.call for s in kernel.facts.of("make_mma"))), "calls that make a tiled MMA")
 
 
@@ -76,12 +76,12 @@ def edit(kernel: Kernel, draft: Draft, words: Words, epilogue_tile: str, is_shar
     """`epilogue_tile`: its name in the kernel; empty where the accumulator is read as a whole. `is_shared`: all
     warpgroups read it."""
     text = kernel.text
-    made = _made(kernel)
+    made = made_mma(kernel)
     plain = [argument(made, i, k) for i, k in enumerate(_FIRST)]
     layout, tiler = argument(made, 5, "atom_layout_mnk"), argument(made, 6, "tiler_mn")
     if layout is None or tiler is None or None in plain:
         raise Left("a tiled MMA whose arguments are not named one by one", made)
-    tile = _tile(kernel, made)
+    tile = tile_of(kernel, made)
     group = f"{words['tcgen05']}.CtaGroup.{'TWO' if words['pair'] else 'ONE'}"
     whole = _of_pair(tile) if words["pair"] else tile
     draft.replace(RULE, layout, group if layout.keyword is None else f"cta_group={group}")
@@ -97,7 +97,7 @@ def edit(kernel: Kernel, draft: Draft, words: Words, epilogue_tile: str, is_shar
             draft.replace(RULE, call.args[0], "0")
 
 
-def _tile(kernel: Kernel, made: cst.Call) -> str:
+def tile_of(kernel: Kernel, made: cst.Call) -> str:
     """Rows and columns of a block's tile, as the file calls them where the tiled MMA is made."""
     text, found = kernel.text, set[str]()
     tiler = argument(made, 6, "tiler_mn")

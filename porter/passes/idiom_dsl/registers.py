@@ -14,7 +14,7 @@ import libcst as cst
 
 from porter.passes.idiom_dsl.handed import Handed, handed
 from porter.passes.idiom_dsl.kernel import Kernel
-from porter.passes.idiom_dsl.memory import thread_indices
+from porter.passes.idiom_dsl.memory import first_warp, thread_indices
 from porter.passes.idiom_dsl.mma import warpgroups_said
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method, one, operand
 from porter.passes.idiom_dsl.words import Words
@@ -52,6 +52,8 @@ def in_registers(kernel: Kernel) -> InRegisters:
     thread = threads.pop()
     for one_ in given:
         one_.require_thread(kernel.text, thread, thread_indices(kernel.text, kernel.function))
+    if kernel.is_by_hand:
+        first_warp(kernel, thread)  # one warp of the block issues MMAs, and not one of each warpgroup
     warpgroups, number = warpgroups_said(kernel)
     if warpgroups > 1 and (given or kernel.accumulator.views):
         raise Left("several warpgroups, of which a function stores a tile, or of parts of a tile", kernel.region.first)

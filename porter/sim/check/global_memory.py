@@ -22,7 +22,7 @@ from porter.sim.check.judge import Verdict
 from porter.sim.check.judge_global import GlobalJudge
 from porter.sim.check.reports import Reports
 from porter.sim.codegen import Context
-from porter.sim.datapath.tma import Mode, boxes, made_for
+from porter.sim.datapath.tma import Mode, boxes, made_for, problems_of
 from porter.sim.effects import Effect
 from porter.sim.machine import Machine
 from porter.sim.memory import Allocation
@@ -313,7 +313,7 @@ class GlobalMemoryCheck(Observer):
         mode: Mode = "tile",
         offsets: Sequence[int] = (),
     ) -> None:
-        if tensor_map.problems() or not made_for(tensor_map, mode):
+        if problems_of(tensor_map) or not made_for(tensor_map, mode):
             return
         if len(coords) != (5 if mode == "rows" else tensor_map.rank):
             return

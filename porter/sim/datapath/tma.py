@@ -214,12 +214,13 @@ _REDUCE_TYPES: dict[TensorMapType, str] = {
 
 
 @lru_cache(maxsize=256)
-def _problems(tensor_map: TensorMap) -> str:
+def problems_of(tensor_map: TensorMap) -> str:
+    """Why it is illegal, in one line; empty if it is legal."""
     return "; ".join(tensor_map.problems())
 
 
 def _check(tensor_map: TensorMap, coords: Sequence[int], smem_address: int, mode: Mode) -> None:
-    if problems := _problems(tensor_map):
+    if problems := problems_of(tensor_map):
         raise OperandError(f"tensor map: {problems}")
     if not made_for(tensor_map, mode):
         raise OperandError("an im2col copy needs an im2col tensor map of the same mode, any other copy a tiled one")
@@ -299,7 +300,7 @@ def boxes(tensor_map: TensorMap, coords: Sequence[int], mode: Mode = "tile", off
     if mode in ("im2col_w", "im2col_w128"):
         return _pixel_runs(tensor_map, coords, _wide_pixels(tensor_map, coords, offsets))
     if mode == "tile":
-        box = _valid_box(tensor_map, coords)
+        box = _tile(tensor_map, tuple(coords))
         return [] if box is None else [box]
     found = []
     for row, coord in enumerate(coords[1:]):
@@ -414,6 +415,12 @@ def _pixel_runs(tensor_map: TensorMap, coords: Sequence[int], pixels: Iterable[P
         else:
             runs.append(_Box((slice(pixel, pixel + 1), along), address, (1, (last - first) * size), (unit * step, 1)))
     return runs
+
+
+@lru_cache(maxsize=1024)
+def _tile(tensor_map: TensorMap, coords: tuple[int, ...]) -> _Box | None:
+    """The same for all that ask: lanes of a warp that copy one tile, and who checks each copy."""
+    return _valid_box(tensor_map, coords)
 
 
 def _valid_box(tensor_map: TensorMap, coords: Sequence[int]) -> _Box | None:
