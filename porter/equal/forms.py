@@ -135,18 +135,19 @@ class NoFormError(Exception):
 
 
 class Forms:
-    """The forms of two programs that are compared. `symbols`: names of sizes and of indices of blocks."""
+    """The forms of two programs that are compared. `symbols`: names of sizes and of indices of blocks. What sums are
+    made of others is the same in each comparison, and so is taken from an earlier one."""
 
-    def __init__(self) -> None:
-        self.symbols: dict[int, str] = {}
-        self._forms: dict[bytes, Form] = {}
+    def __init__(self, earlier: Forms | None = None) -> None:
+        self.symbols: dict[int, str] = {} if earlier is None else earlier.symbols
+        self._forms: dict[bytes, Form] = {} if earlier is None else earlier._forms
         """By the words of four or eight bytes."""
-        self._rows: dict[Form, Words] = {}
-        self._results: dict[object, _Result | None] = {}
+        self._rows: dict[Form, Words] = {} if earlier is None else earlier._rows
+        self._results: dict[object, _Result | None] = {} if earlier is None else earlier._results
+        self._sums: dict[object, Sums] = {} if earlier is None else earlier._sums
+        """By instruction, lanes and operands: sizes and turns come to the same again and again."""
         self._regions: dict[object, int] = {}
         self._places: dict[tuple[bytes, int], int | None] = {}
-        self._sums: dict[object, Sums] = {}
-        """By instruction, lanes and operands: sizes and turns come to the same again and again."""
         self._by_lane: dict[object, dict[int, int] | None] = {}
 
     @staticmethod
