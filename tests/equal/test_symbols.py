@@ -213,3 +213,11 @@ def test_what_sums_are_made_of_is_taken_from_an_earlier_comparison(monkeypatch: 
     assert np.array_equal(again.computed(("mul", "lo", "u32"), given, 4, 0xFFFFFFFF, forms.Noted()).data, found.data)
     assert again.shown(again.of(found.data[0]).terms) == "M * N"
     assert again.coded(np.zeros(1, np.int64), "another") == first.coded(np.zeros(1, np.int64), "a sum")
+
+
+def test_sums_with_other_numbers_have_other_words() -> None:
+    known = forms.Forms()
+    sums = [forms.Form(width, (((), number), ((1,), 4))) for width in (32, 64) for number in range(1, 2000)]
+    rows = [known.row(one).tobytes() for one in sums]
+    assert len({*rows}) == len(rows)
+    assert [known.of(np.frombuffer(row, np.uint64)) for row in rows] == sums
