@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import gcd, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.words import Words, constant, extended, is_number, joined, number_in, spread, word, words_of
+from porter.equal.words import Words, constant, extended, is_number, joined, number_in, spread, stirred, word, words_of
 from porter.facts.events import NotUnderstood
 from porter.facts.integers import operation
 from porter.facts.launched import GLOBAL
@@ -135,18 +136,19 @@ class NoFormError(Exception):
 
 
 class Forms:
-    """The forms of two programs that are compared. `symbols`: names of sizes and of indices of blocks."""
+    """The forms of two programs that are compared. `symbols`: names of sizes and of indices of blocks. What sums are
+    made of others is the same in each comparison, and so is taken from an earlier one."""
 
-    def __init__(self) -> None:
-        self.symbols: dict[int, str] = {}
-        self._forms: dict[bytes, Form] = {}
+    def __init__(self, earlier: Forms | None = None) -> None:
+        self.symbols: dict[int, str] = {} if earlier is None else earlier.symbols
+        self._forms: dict[bytes, Form] = {} if earlier is None else earlier._forms
         """By the words of four or eight bytes."""
-        self._rows: dict[Form, Words] = {}
-        self._results: dict[object, _Result | None] = {}
+        self._rows: dict[Form, Words] = {} if earlier is None else earlier._rows
+        self._results: dict[object, _Result | None] = {} if earlier is None else earlier._results
+        self._sums: dict[object, Sums] = {} if earlier is None else earlier._sums
+        """By instruction, lanes and operands: sizes and turns come to the same again and again."""
         self._regions: dict[object, int] = {}
         self._places: dict[tuple[bytes, int], int | None] = {}
-        self._sums: dict[object, Sums] = {}
-        """By instruction, lanes and operands: sizes and turns come to the same again and again."""
         self._by_lane: dict[object, dict[int, int] | None] = {}
 
     @staticmethod
@@ -190,11 +192,11 @@ class Forms:
         moved = self._in_bytes(form, size)
         if moved is not None:
             return moved
-        key, high = words_of(f"sum {form}")
+        of_all, of_upper = _names(form.width, form.products)
         if form.width == 32 or not self._is_of_symbols(form):
-            return spread(key, size)
+            return spread(stirred(of_all, form.number), size)
         low = self.row(_reduced(dict(form.terms), 32))
-        return np.concatenate((low, spread(high, 4)))
+        return np.concatenate((low, spread(stirred(of_upper, form.number), 4)))
 
     def _in_bytes(self, form: Form, size: int) -> Words | None:
         """The bytes of what puts unknowns into bytes of their own, as shifts by whole bytes do and what packs them."""
@@ -400,6 +402,12 @@ class Forms:
         if region >= _MOST_REGIONS:
             raise NotUnderstood("more sums of symbols than are told apart")
         return addresses + np.int64(region << _REGION)
+
+
+@lru_cache(maxsize=1 << 14)
+def _names(width: int, products: Terms) -> tuple[int, int]:
+    """Of all sums with these products."""
+    return words_of(f"sum {width} {products}")
 
 
 def _make_room(kept: dict[object, Any]) -> None:

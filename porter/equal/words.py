@@ -40,9 +40,17 @@ def word(text: str) -> np.uint64:
     return np.uint64(int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little"))
 
 
-def words_of(text: str) -> Words:
+def words_of(text: str) -> tuple[int, int]:
     """Two words of a name of which there are many."""
-    return np.frombuffer(blake2b(text.encode(), digest_size=16).digest(), "<u8")
+    digest = blake2b(text.encode(), digest_size=16).digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+def stirred(name: int, number: int) -> Words:
+    """A word of a name and a number: another one for each number of a name."""
+    found = name + number * _FACTORS[0] & _ALL_BITS
+    found = (found ^ found >> 29) * _FACTORS[1] & _ALL_BITS
+    return np.array(found ^ found >> 32, np.uint64)
 
 
 def mixed(first: Words | np.uint64, *others: Words | np.uint64) -> Words:

@@ -59,6 +59,8 @@ class AllSizes:
     """Sizes that may show that they are not."""
     _beside_symbols: list[Sizes] = field(default_factory=list)
     """The numbers of other sizes with which these were looked at."""
+    _forms: Forms = field(default_factory=Forms)
+    """With which all of them are compared."""
 
     def of_symbols(self, original: Proof, port: Proof) -> list[SizeCompared]:
         """Whether both leave the same for all of the sizes that no turns follow, as symbols, which they are from then
@@ -119,7 +121,7 @@ class AllSizes:
         return number % count.step == 0 and changed <= {count.name, *count.beside}
 
     def _of_symbols(self, names: Sequence[str], base: Sizes) -> list[SizeCompared]:
-        forms = Forms()
+        forms = Forms(self._forms)
         try:
             sides = self._symbol_sides(names, base)
             try:
@@ -186,7 +188,7 @@ class AllSizes:
 
     def _period_of_symbols(self, size: str, step: int, units: int, start: int) -> int:
         """That of each block, with the symbols. Raises NotAllError, OtherError, PorterError."""
-        forms, symbol_sides, period = Forms(), self._symbol_sides(self.symbols, self.base), 1
+        forms, symbol_sides, period = Forms(self._forms), self._symbol_sides(self.symbols, self.base), 1
         clusters = alike_firsts(symbol_sides)
         if len(clusters) > _MOST_INDUCTIONS:
             raise NotAllError("more clusters than inductions are made for")

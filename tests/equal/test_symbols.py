@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from looping import ADD, LOAD, are_alike_for_all_blocks, kernel
 from symbolic import are_equal_at_one_size, are_equal_for_all
@@ -199,3 +200,24 @@ def test_a_sum_that_follows_the_size_ends_the_first_execution_that_shows_it(monk
         are_alike_for_all_blocks(text, text)
     whole, _, begun = steps
     assert begun < whole / 2
+
+
+def test_what_sums_are_made_of_is_taken_from_an_earlier_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not what tells addresses apart, of which there are so many for each."""
+    first = forms.Forms()
+    given = [np.broadcast_to(first.symbol(name), (32, 4)) for name in ("M", "N")]
+    found = first.computed(("mul", "lo", "u32"), given, 4, 0xFFFFFFFF, forms.Noted())
+    first.coded(np.zeros(1, np.int64), "a sum")
+    monkeypatch.setattr(forms.Forms, "_result", lambda *of: None)
+    again = forms.Forms(first)
+    assert np.array_equal(again.computed(("mul", "lo", "u32"), given, 4, 0xFFFFFFFF, forms.Noted()).data, found.data)
+    assert again.shown(again.of(found.data[0]).terms) == "M * N"
+    assert again.coded(np.zeros(1, np.int64), "another") == first.coded(np.zeros(1, np.int64), "a sum")
+
+
+def test_sums_with_other_numbers_have_other_words() -> None:
+    known = forms.Forms()
+    sums = [forms.Form(width, (((), number), ((1,), 4))) for width in (32, 64) for number in range(1, 2000)]
+    rows = [known.row(one).tobytes() for one in sums]
+    assert len({*rows}) == len(rows)
+    assert [known.of(np.frombuffer(row, np.uint64)) for row in rows] == sums
