@@ -19,8 +19,9 @@ ONCE = "setp.eq.u32 %p4, %r3, 1;"
 STORE = "@{} st.global.u32 [%d0], %r3;"
 TOGETHER = {
     "an edge in one turn": (f"{EDGE} {ONCE} and.pred %p5, %p2, %p4;", lambda s: s["N"] % 32 and s["K"] == 16),
-    "one turn of what eight does not divide": (f"{ODD} {ONCE} and.pred %p5, %p3, %p4;",
-                                               lambda s: s["N"] % 8 and s["K"] == 16),
+    "two turns of what eight does not divide": (
+        f"{ODD} setp.eq.u32 %p4, %r3, 2; and.pred %p5, %p3, %p4;", lambda s: s["N"] % 8 and s["K"] == 32,
+    ),
     "a residue behind three turns": (
         "setp.eq.u32 %p4, %r3, 3; @!%p4 bra LOOP; and.b32 %r7, %r4, 31; setp.eq.u32 %p5, %r7, 20;",
         lambda s: s["N"] % 32 == 20 and s["K"] == 48,
