@@ -177,7 +177,9 @@ class Combinations:
         """By size, what all values of it are multiples of."""
         problem = bind(self._case, self._base)
         found = {}
-        for name in (name for name, value in self._base.items() if isinstance(value, int) and value is not True):
+        for name, value in self._base.items():
+            if not isinstance(value, int) or isinstance(value, bool):
+                continue
             values = {int(sizes[name]) for sizes in self._chosen}
             if any(values):
                 found[name] = math.gcd(unit_of(self._case, problem, name), *values)
