@@ -130,6 +130,25 @@ def test_two_functions_have_columns_each_and_one_allocation(tmp_path: Path) -> N
     assert text.count("int& registers_phase, int& accumulator_phase) {") == text.count(LOAD_O.rstrip(",")) == 2
 
 
+@pytest.mark.parametrize("own", ["", "    warpgroup_wait<0>();\n"])
+def test_sums_of_the_kernels_own_mmas_are_in_registers_where_it_calls_others(tmp_path: Path, own: str) -> None:
+    """MMAs that are pending there would complete a phase more."""
+    mmas = PV.replace("        ", "    ").replace("block", "0").replace("    warpgroup_wait<0>();\n", own)
+    fragments = """    auto thread_pv = mma_pv.get_slice(threadIdx.x);
+    Tensor tOrV = thread_pv.partition_fragment_B(sV);
+    Tensor tOrP = thread_pv.partition_fragment_A(make_tensor((half_t*)nullptr, Shape<_128, _64>{}));
+"""
+    kernel = KERNEL.replace(CALL, f"{fragments}{mmas}{CALL}    warpgroup_wait<0>();\n")
+    types = (OUTPUT, REGISTERS, *TYPES[:4], (2,), (1,))
+    if own:
+        text = idiomatic(tmp_path, program(kernel=kernel), types)
+        text = text[text.index("__global__") :]
+        order(text, MEETS, "gemm(umma_pv", WAITS, "copy(load_O", "mainloop.mma(", "tmem.free(")
+        assert text.count(WAITS) == 1
+    else:
+        assert "a wait for the MMAs of `tOrO` in front of what uses it" in left(tmp_path, program(kernel=kernel), types)
+
+
 def test_the_type_of_what_is_handed_is_declared_in_front_of_all(tmp_path: Path) -> None:
     """A kernel may be a template in a header of its own, which knows its collective by a parameter."""
     (tmp_path / "mainloop.h").write_text(f"#include <cute/tensor.hpp>\nusing namespace cute;\n{collective()}")

@@ -32,6 +32,8 @@ class Place:
     front: str = ""
     handed: list[str] = field(default_factory=list)
     """Variables of the kernel that it is handed, by the names that they have in both."""
+    others: list[Place] = field(default_factory=list)
+    """Functions with MMAs that the kernel calls, where this is the kernel."""
     gemms: dict[int, GemmFunction] = field(default_factory=dict)
     """Functions that open batches and multiply, by the ids of their calls."""
     has_phases: bool = False
@@ -91,6 +93,7 @@ def places_of(site: Site) -> list[Place]:
         if not place.is_kernel:
             _require_called(place)
         _require_known_lambdas(place)
+        place.others = [p for p in found.values() if place.is_kernel and p is not place]
     return sorted(found.values(), key=lambda p: not p.is_kernel)
 
 
@@ -222,7 +225,8 @@ def _append(place: Place, rule: str, function: Function, span: Span, text: str, 
 
 
 def calls_in(place: Place, scope: Function) -> Iterator[Node]:
-    """Calls in a scope by which others of the place's scopes are run: what they do with registers is done there."""
-    for other in place.scopes:
-        if other is not scope:
-            yield from (c.node for c in site_calls(place, other) if c.caller is scope)
+    """Calls in a scope by which other functions and lambdas with MMAs are run: what they do with registers is done
+    there."""
+    calls = [c for other in place.scopes if other is not scope for c in site_calls(place, other)]
+    calls += [c for other in place.others for c in other.calls]
+    yield from (c.node for c in calls if c.caller is scope)

@@ -165,6 +165,7 @@ class RowsKept:
         site, kernel = self.site, self.site.kernel
         nodes = self._active(places)
         own = [s.call.node for s in site.tiled.synchronizations if outermost(s.call.caller) is kernel]
+        own = [n for n in own if not site.draft.takes_away(kernel.file.path, kernel.span(n))]
         block = block_around(kernel, nodes)
         last = max((n for n in block.named_children if any(inside(n, a) for a in (*nodes, *own))),
                    key=lambda n: n.start_byte)  # fmt: skip
