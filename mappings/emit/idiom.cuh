@@ -399,8 +399,8 @@ if ($warp == $first) {
 //@ section question_of_fragment
 asm volatile("// $mark $index %0 %1 %2 %3 %4 %5 %6 %7 %8 %9 %10 %11" ::"n"(int(decltype(cute::size<1>($sum))::value)), "n"(int(decltype(cute::size<2>($sum))::value)), "n"(int(decltype(cute::tile_size<1>($mma))::value)), "n"(int(decltype(cute::size($mma))::value)), "n"(int(decltype(cute::size<1>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"(int(decltype(cute::size<2>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"(int(cute::is_same_v<decltype(cute::coalesce($sum.layout())), decltype(cute::coalesce(cute::make_layout(cute::size($sum))))> && decltype(cute::tile_size<1>($mma))::value == decltype(cute::size<1>(typename cute::remove_cvref_t<decltype($mma)>::AtomShape_MNK{}))::value * decltype(cute::size<2>(typename cute::remove_cvref_t<decltype($mma)>::ThrLayoutVMNK{}))::value)), "n"($type_a), "n"($type_b), "n"($type_d), "n"($from_a), "n"($from_b));
 
-//@ section question_of_warpgroups
-asm volatile("// $mark $index %0" ::"n"(int($warpgroups)));
+//@ section question_of_number
+asm volatile("// $mark $index %0" ::"n"(int($number)));
 
 //@ section code_of_type
 int(cute::is_same_v<$type, cute::half_t> * 1 + cute::is_same_v<$type, cute::bfloat16_t> * 2 + cute::is_same_v<$type, cute::tfloat32_t> * 3 + cute::is_same_v<$type, cute::float_e4m3_t> * 4 + cute::is_same_v<$type, cute::float_e5m2_t> * 5 + cute::is_same_v<$type, float> * 6)

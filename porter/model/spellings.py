@@ -48,6 +48,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "asserting_macro": "a macro that holds two values against each other as types",
         "atom_of_sm100": "an atom of an MMA of SM100",
         "asking_for_lane": "in a text, what asks which lane of a warp a thread is, or gives values to others",
+        "choosing_function": "a function that gives one of its two arguments, by an argument of its template",
         "calling_function": "a function that calls another one for each of several values, and does nothing else",
         "computing_method": "a method of which the same holds, also of its object",
         "making_tiled_mma": "a function that makes a tiled MMA of an atom, and of how many there are",

@@ -26,8 +26,13 @@ from test_idiom_kept import (
     order,
 )
 
+from porter.lang.sources import load_sources
+from porter.passes.idiom.types import answering
+from porter.passes.port import PortOptions, port_sources
+
 DESCRIPTORS, REGISTERS = (4, 3, 1, 0), (32, 3, 1, 1)
-TYPES = (SCORES, OUTPUT, DESCRIPTORS, REGISTERS, (2,))
+TYPES = (SCORES, OUTPUT, DESCRIPTORS, REGISTERS, (2,), (1,))
+"""What the compiler says of sums, of operands, of warpgroups, and of each block that it may make nothing of."""
 MADE = "        Tensor tSrS = partition_fragment_C(mma_qk, Shape<_128, _64>{});\n"
 HEAD = """#include <cute/tensor.hpp>
 #include <cutlass/arch/barrier.h>
@@ -74,7 +79,7 @@ def test_a_member_function_is_handed_what_the_kernel_adds_to_shared_memory(tmp_p
     order(
         text, "uint64_t accumulator_full[2], registers_stored[2];", "struct Mainloop {",
         "Sums& tOrO, AccumulatorStorage& accumulator_storage) {", "auto umma_qk = make_tiled_mma(",
-        "tmem_own = accumulator_storage.tmem_base", "const int warp =", "int registers_phase = 0;", "tOtO.data()",
+        "tmem_own = accumulator_storage.tmem_base", "const int own_warp =", "int registers_phase = 0;", "tOtO.data()",
         "for (int block", MEETS, "gemm(umma_qk", WAITS, LOAD_S, SOFTMAX, STORE_O, MEETS, "gemm(umma_pv, tOtP,", WAITS,
         LOAD_O, "__global__", "__shared__ AccumulatorStorage accumulator_storage;", "tmem.allocate(256,",
         "mainloop.mma(sQ, sK, sV, blocks, tOrO, accumulator_storage);", "tmem.free(", "copy(tOrO,",
@@ -112,7 +117,7 @@ def test_a_lambda_is_looked_at_on_its_own(tmp_path: Path) -> None:
 
 def test_what_calls_of_a_lambda_do_with_registers_is_done_there(tmp_path: Path) -> None:
     body = f"        auto step = [&](int block) {{\n{STEPS}        }};\n        step(0);\n{PV.replace('block', '1')}"
-    text = idiomatic(tmp_path, program(f"{body}        step(1);\n"), TYPES)
+    text = idiomatic(tmp_path, program(f"{body}        step(1);\n"), (*TYPES, (1,)))
     order(text, LOAD_O, "};", "step(0);", STORE_O, "gemm(umma_pv", WAITS, LOAD_O, "step(1);")
 
 
@@ -120,9 +125,40 @@ def test_two_functions_have_columns_each_and_one_allocation(tmp_path: Path) -> N
     second = METHOD.replace("void mma(", "void tail(")
     both = collective().replace("    }\n};\n", f"    }}\n{second}{FRAGMENTS}{LOOP}    }}\n}};\n")
     kernel = KERNEL.replace(CALL, f"{CALL}{CALL.replace('.mma', '.tail')}")
-    text = idiomatic(tmp_path, f"{HEAD}{both}{kernel}", (*TYPES[:4], *TYPES[:4], (2,)))
+    text = idiomatic(tmp_path, f"{HEAD}{both}{kernel}", (*TYPES[:4], *TYPES[:4], (2,), (1,), (1,)))
     assert text.count("tmem.allocate(256,") == text.count("int registers_phase = 0, accumulator_phase = 0;") == 1
     assert text.count("int& registers_phase, int& accumulator_phase) {") == text.count(LOAD_O.rstrip(",")) == 2
+
+
+@pytest.mark.parametrize("own", ["", "    warpgroup_wait<0>();\n"])
+def test_sums_of_the_kernels_own_mmas_are_in_registers_where_it_calls_others(tmp_path: Path, own: str) -> None:
+    """MMAs that are pending there would complete a phase more."""
+    mmas = PV.replace("        ", "    ").replace("block", "0").replace("    warpgroup_wait<0>();\n", own)
+    fragments = """    auto thread_pv = mma_pv.get_slice(threadIdx.x);
+    Tensor tOrV = thread_pv.partition_fragment_B(sV);
+    Tensor tOrP = thread_pv.partition_fragment_A(make_tensor((half_t*)nullptr, Shape<_128, _64>{}));
+"""
+    kernel = KERNEL.replace(CALL, f"{fragments}{mmas}{CALL}    warpgroup_wait<0>();\n")
+    types = (OUTPUT, REGISTERS, *TYPES[:4], (2,), (1,))
+    if own:
+        text = idiomatic(tmp_path, program(kernel=kernel), types)
+        text = text[text.index("__global__") :]
+        order(text, MEETS, "gemm(umma_pv", WAITS, "copy(load_O", "mainloop.mma(", "tmem.free(")
+        assert text.count(WAITS) == 1
+    else:
+        assert "a wait for the MMAs of `tOrO` in front of what uses it" in left(tmp_path, program(kernel=kernel), types)
+
+
+def test_the_type_of_what_is_handed_is_declared_in_front_of_all(tmp_path: Path) -> None:
+    """A kernel may be a template in a header of its own, which knows its collective by a parameter."""
+    (tmp_path / "mainloop.h").write_text(f"#include <cute/tensor.hpp>\nusing namespace cute;\n{collective()}")
+    kernel = KERNEL.replace("class O>", "class O, class Loop>").replace("Mainloop<Qk, Pv> mainloop", "Loop mainloop")
+    (tmp_path / "kernel.h").write_text(f"#include <cute/tensor.hpp>\nusing namespace cute;\n{kernel}")
+    path = tmp_path / "kernel.cu"
+    path.write_text('#include "kernel.h"\n#include "mainloop.h"\n')
+    files = port_sources(load_sources(path), PortOptions(types=answering(*TYPES))).files
+    assert "struct alignas(1024) AccumulatorStorage {" in files[str(tmp_path / "kernel.h")].decode()
+    assert "AccumulatorStorage& accumulator_storage)" in files[str(tmp_path / "mainloop.h")].decode()
 
 
 def test_the_branches_of_a_condition_store_what_registers_hold_each(tmp_path: Path) -> None:
@@ -156,7 +192,7 @@ def test_the_kernels_own_struct_is_named_as_the_function_has_it(tmp_path: Path) 
         (LOOP, LOOP + "        if (most > 0) return;\n" + PV.replace("block", "0"), "one end of `mma` behind its MMAs"),
         ("Sums& tOrO)", "Sums& tOrO, int more = 0)", "with all its parameters where it is defined"),
         (CALL, f"    warpgroup_wait<0>();\n{CALL}", "batches that are opened and waited for where MMAs stand"),
-        ("template <class Qk", "namespace own {\ntemplate <class Qk", "in a namespace"),
+        ("template <class Qk", "namespace own {\ntemplate <class Qk", "in the namespace of `mma`"),
     ],
 )  # fmt: skip
 def test_what_is_left(tmp_path: Path, old: str, new: str, missing: str) -> None:

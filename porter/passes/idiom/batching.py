@@ -31,6 +31,8 @@ class Batching:
     residence: Residence
     events: Events
     _commits: dict[int, int] = field(default_factory=dict)
+    _waited: list[tuple[Node, str]] = field(default_factory=list)
+    """Calls that multiply and wait, with what stands behind their MMAs."""
 
     def __post_init__(self) -> None:
         self.place, self.site = self.fragments.place, self.fragments.site
@@ -41,6 +43,8 @@ class Batching:
         """Raises Left."""
         self._batches()
         self._branches()
+        for statement, lines in self._waited:
+            self.site.draft.behind(BATCH_RULE, self.scope, statement, lines)
 
     # --- batches
 
@@ -64,8 +68,11 @@ class Batching:
             statement = node.parent
             assert statement is not None
             own = stores.pop(statement.id, [])
-            lines = [*own, *([cpp("stored")] if own else []), self._meet()]
-            self._instead(BATCH_RULE, statement, "\n".join(lines))
+            lines = "\n".join([*own, *([cpp("stored")] if own else []), self._meet()])
+            if node in self.residence.called:
+                site.draft.before(BATCH_RULE, scope, statement, lines)
+            else:
+                self._instead(BATCH_RULE, statement, lines)
         for key, texts in stores.items():
             site.draft.before(RULE, scope, places[key], "\n".join([*texts, cpp("stored")]))
         loads: dict[int, list[Sum]] = {}
@@ -73,11 +80,18 @@ class Batching:
             loads.setdefault(move.at.id, []).append(move.sum)
             places[move.at.id] = move.at
         self._commits = self._committed()
+        for node in self.residence.idle:
+            assert node.parent is not None
+            site.draft.remove(BATCH_RULE, scope, node.parent)
         for node in self.residence.waits:
             statement = node.parent
             assert statement is not None
-            own = self._loaded(loads.pop(statement.id, []))
-            self._instead(BATCH_RULE, statement, "\n".join([self._complete(statement), *own]))
+            met = [self._meet()] if node in self.residence.unsure and statement.id not in self._commits.values() else []
+            lines = "\n".join([*met, self._complete(statement), *self._loaded(loads.pop(statement.id, []))])
+            if node in self.residence.called:
+                self._waited.append((statement, lines))
+            else:
+                self._instead(BATCH_RULE, statement, lines)
         for key, sums in loads.items():
             site.draft.behind(RULE, scope, places[key], "\n".join(self._loaded(sums)))
         for call in (c for c in site.tiled.copy_waits if c.caller is scope):
@@ -121,8 +135,10 @@ class Batching:
         """Statements that only multiply, those together that follow each other in a batch."""
         tops = {t.id: t for t in (self.events.multiplying(m.call.node) for m in self.multiplies)}
         runs, opened = list[list[Node]](), {o.parent.id for o in self.residence.opens if o.parent is not None}
+        alone = {c.parent.id for c in self.residence.called if c.parent is not None}
         for top in sorted(tops.values(), key=lambda n: n.start_byte):
-            current = runs[-1][-1].next_named_sibling if runs else None
+            apart = not runs or top.id in alone or runs[-1][-1].id in alone
+            current = None if apart else runs[-1][-1].next_named_sibling
             while current is not None and current.id != top.id:
                 if current.type != "comment" and (
                     current.id in opened or self.events.kind(current) not in _BRANCH_GOES
@@ -141,6 +157,9 @@ class Batching:
         waits = {w.parent.id for w in self.residence.waits if w.parent is not None}
         found = {}
         for run in self._runs():
+            if run[-1].id in waits:
+                found[run[-1].id] = run[-1].id
+                continue
             current = run[-1].next_named_sibling
             while current is not None and (current.type == "comment" or self.events.kind(current) == "goes"):
                 current = current.next_named_sibling
@@ -164,6 +183,7 @@ class Batching:
             draft.insert(BATCH_RULE, scope, draft.end_of(scope, last), f"{commit}\n{pad}}}")
         for statement in scope.own_nodes("expression_statement"):
             in_list = statement.parent is not None and statement.parent.type == "compound_statement"
+            in_list &= self.residence.arms.is_live(scope, statement)
             if in_list and self.events.kind(statement) == "goes" and not self._is_opening(statement):
                 draft.remove(BATCH_RULE, scope, statement)
 

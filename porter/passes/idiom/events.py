@@ -30,6 +30,8 @@ class Events:
 
     site: Site
     function: Function = field(init=False)
+    alone: frozenset[int] = frozenset()
+    """Calls that are batches of their own, by the ids of their nodes."""
 
     def __post_init__(self) -> None:
         site = self.site
@@ -162,6 +164,8 @@ class Events:
 
     def multiplying(self, node: Node) -> Node:
         """The largest statement around a multiply that does nothing but multiply."""
+        if node.id in self.alone and node.parent is not None:
+            return node.parent
         best, current = None, node
         while current.parent is not None and current.id != self.function.body.id:
             if not set(self.events(current)) <= SUMS:

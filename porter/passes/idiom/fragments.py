@@ -5,25 +5,27 @@ sums, and A from registers, with what the compiler says of their types."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from porter.lang.cuda import find
 from porter.model.functions import Function, declared_name, outermost
-from porter.model.scopes import LOOPS, resolve
+from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.tiled.accumulators import Handle, Multiply, Origin
 from porter.passes.idiom.places import Place
 from porter.passes.idiom.text import cpp
 from porter.passes.idiom.types import Answers, Question
 from porter.passes.native.sites import Left
+from porter.passes.tiled.lifetimes import together
+from porter.passes.tiled.names import Names
 
 _SLICE = re.compile(r"(\w+)\s*\.\s*get_(?:thread_)?slice\s*\(.*\)\Z", re.DOTALL)
 _TYPES = ("", "F16", "BF16", "TF32", "E4M3", "E5M2", "F32")
 """Numbers of types, as the question has them."""
 _MAJORS = ("", "K", "MN")
-_ROWS = 64
+_ROWS, _WIDEST = 64, 256
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,20 @@ class Tile:
         return self.columns // self.n_groups * -(-self.m_tiles * self.n_tiles // 2) if self.tiles > 1 else self.own
 
     @property
+    def is_joined(self) -> bool:
+        """Whether MMAs along N, whose registers follow each other, are one of SM100."""
+        alone = self.m_groups == 1 and self.from_a
+        fits = self.columns * self.n_tiles <= _WIDEST
+        return self.m_tiles == 1 and self.n_tiles > 1 and self.n_groups == 1 and not alone and fits
+
+    @property
     def tiles(self) -> int:
-        return self.m_tiles * self.n_tiles
+        return 1 if self.is_joined else self.m_tiles * self.n_tiles
 
     @property
     def own(self) -> int:
         """Columns of an MMA."""
-        return self.columns // self.n_groups
+        return self.columns * self.n_tiles if self.is_joined else self.columns // self.n_groups
 
 
 @dataclass(eq=False)
@@ -90,6 +99,8 @@ class Sum:
     every: frozenset[Tile] = frozenset()
     column: int = 0
     is_stored: bool = False
+    like: Sum | None = None
+    """One whose tensor in Tensor Memory it has, too."""
 
     @property
     def width(self) -> int:
@@ -105,7 +116,9 @@ class Sum:
 class Operand:
     """A from registers: a tensor of the kernel's, and one in Tensor Memory."""
 
+    key: tuple[int, int, str]
     name: str
+    function: Function
     declaration: Node = field(repr=False)
     mma: Mma
     names: dict[str, str] = field(default_factory=dict)
@@ -136,41 +149,57 @@ class Fragments:
     place: Place
     mmas: dict[str, Mma] = field(default_factory=dict)
     sums: list[Sum] = field(default_factory=list)
-    operands: dict[str, Operand] = field(default_factory=dict)
+    operands: dict[tuple[int, int, str], Operand] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.site, self.function = self.place.site, self.place.function
-        site = self.site
+        self._problems: list[tuple[Multiply, Left]] = []
+        """MMAs that cannot be followed, which the compiler may make nothing of."""
+        self._asked: dict[tuple[int, int, str], Operand] = {}
         for multiply in self.place.multiplies:
-            caller = multiply.call.caller
-            mma = self._mma(caller, multiply.mma)
-            handle = site.tiled.handle_of(caller, multiply.d)
-            if handle is None or outermost(handle.function) is not self.function or handle.origin is Origin.VIEW:
-                raise self.place.left(multiply.d, "sums by the name of their registers", caller)
-            known = next((s for s in self.sums if s.handle is handle), None)
-            if known is not None and known.mma is not mma:
-                raise self.place.left(multiply.d, f"one tiled MMA that adds to `{handle.name}`")
-            if known is not None:
-                known.multiplies.append(multiply)
-                continue
-            self.sums.append(Sum(handle, mma, [multiply], self._names(handle.name)))
-            mma.sums.append(self.sums[-1])
+            try:
+                self._add(multiply)
+            except Left as problem:
+                self._problems.append((multiply, problem))
+
+    def _add(self, multiply: Multiply) -> None:
+        site, caller = self.site, multiply.call.caller
+        mma = self._mma(caller, multiply.mma)
+        handle = site.tiled.handle_of(caller, multiply.d)
+        if handle is None or outermost(handle.function) is not self.function or handle.origin is Origin.VIEW:
+            raise self.place.left(multiply.d, "sums by the name of their registers", caller)
+        candidates = list(self._candidates(multiply, mma))
+        known = next((s for s in self.sums if s.handle is handle and s.mma is mma), None)
+        if known is None:
+            self.sums.append(Sum(handle, mma, [multiply]))
+        else:
+            known.multiplies.append(multiply)
+        self._asked |= {o.key: o for o in candidates if o.key not in self._asked}
 
     def _mma(self, caller: Function, node: Node) -> Mma:
-        site, text = self.site, caller.text(node)
+        text = caller.text(node)
         variable = resolve(caller, node, text) if node.type == "identifier" else None
         if variable is None or (variable.declaration is None and variable.param is None):
             raise self.place.left(node, "a tiled MMA by a name of the function that multiplies", caller)
-        declaration = variable.declaration
-        if variable.function is not self.function or any(True for _ in _loops(declaration)):
-            raise self.place.left(
-                declaration or node, "a tiled MMA that is declared outside of loops and lambdas", caller
-            )
-        if text not in self.mmas:
+        known = self.mmas.get(text, Mma(text, variable.declaration))
+        if known.declaration != variable.declaration or variable.function is not self.function:
+            raise self.place.left(node, f"one tiled MMA `{text}`, outside of lambdas", caller)
+        return self.mmas.setdefault(text, known)
+
+    def _name(self) -> None:
+        """Names of what stands beside the tiled MMAs, sums and operands."""
+        site = self.site
+        for text, mma in self.mmas.items():
             own = re.sub(r"mma", "umma", text, count=1) if "mma" in text else f"{text}_umma"
             rest = re.sub(r"(?:tiled_?)?mma_?", "", text).strip("_")
-            self.mmas[text] = Mma(text, declaration, site.name(own), site.name(f"cta_{rest}" if rest else "cta_mma"))
-        return self.mmas[text]
+            mma.umma, mma.cta = site.name(own), site.name(f"cta_{rest}" if rest else "cta_mma")
+        for one in self.sums:
+            if one.like is None:
+                one.names = self._names(one.handle.name)
+        for one in self.sums:
+            one.names = one.like.names if one.like is not None else one.names
+        for operand in self.operands.values():
+            operand.names = self._names(operand.name, store=True)
 
     def _names(self, register: str, store: bool = False) -> dict[str, str]:
         match = re.fullmatch(r"t(\w)r(\w+)", register)
@@ -179,35 +208,89 @@ class Fragments:
         words = {"store": f"store_{short}", "r2t": f"r2t_{short}"}
         words |= {} if store else {"load": f"load_{short}", "t2r": f"t2r_{short}"}
         fresh = {word: self.site.fresh(name) for word, name in words.items()}
-        is_first = register == self.site.handle.name
+        is_first = register == self.site.handle.name and not self.site.is_named
+        self.site.is_named |= is_first
         return {**fresh, "tensor": self.site.tensor if is_first else self.site.fresh(tensor)}
 
     def operand(self, multiply: Multiply) -> Operand | None:
         """What an MMA has A in, if that is registers."""
-        first = next(find(multiply.a, "identifier"), None)
-        return self.operands.get(multiply.call.caller.text(first)) if first is not None else None
+        variable = self._variable(multiply.call.caller, multiply.a)
+        return self.operands.get(variable.key) if variable is not None else None
+
+    def _variable(self, function: Function, node: Node) -> Variable | None:
+        first = next(find(node, "identifier"), None)
+        return resolve(function, first, function.text(first)) if first is not None else None
 
     # --- what the compiler says
 
     def ask(self) -> list[Question]:
         """What the compiler is asked of its types."""
-        self._asked = list(self._candidates())
-        return [*(self._of_sum(s) for s in self.sums), *(self._of_operand(o) for o in self._asked)]
+        return [*(self._of_sum(s) for s in self.sums), *(self._of_operand(o) for o in self._asked.values()),
+                *(self._of_choice(m) for m in self._choosing)]  # fmt: skip
 
-    def take(self, found: Sequence[Answers], warpgroups: Answers) -> None:
+    @property
+    def _choosing(self) -> list[Multiply]:
+        return [m for m in self.place.multiplies if self._chosen(m) is not None]
+
+    def _chosen(self, multiply: Multiply) -> tuple[str, Node, Node] | None:
+        """The condition under which A is the first of two tensors, and both."""
+        caller = multiply.call.caller
+        call = self.site.tiled.tensors.call(caller, multiply.a) if multiply.a.type == "call_expression" else None
+        is_choice = call is not None and self.site.program.vocabulary.spellings.are("choosing_function", call.name)
+        if call is None or not is_choice or len(call.template_args) != 1 or len(call.args) != 2:
+            return None
+        return call.template_args[0], call.args[0], call.args[1]
+
+    def _of_choice(self, multiply: Multiply) -> Question:
+        chosen, caller = self._chosen(multiply), multiply.call.caller
+        assert chosen is not None
+        statement = multiply.call.node
+        while statement.parent is not None and statement.parent.type != "compound_statement":
+            statement = statement.parent
+        at = caller.span(statement).start
+        return Question(caller.file.path, at, "question_of_number", {"number": f"bool({chosen[0]})"})
+
+    def take(self, found: Sequence[Answers], warpgroups: Answers, is_live: Callable[[Function, Node], bool]) -> None:
         """Raises Left if the answers are not as the copies of registers have it."""
+        choosing, sums = self._choosing, len(self.sums)
+        choices = found[sums + len(self._asked) :]
+        self.place.multiplies = [m for m in self.place.multiplies if is_live(m.call.caller, m.call.node)]
+        for multiply, problem in self._problems:
+            if multiply in self.place.multiplies:
+                raise problem
+        for multiply, answers in zip(choosing, choices, strict=True):
+            self._choose(multiply, answers)
         for one, answers in zip(self.sums, found, strict=False):
-            if not answers:
-                raise self._left_of(one, "an instantiation that the compiler makes")
+            one.multiplies = [m for m in one.multiplies if m in self.place.multiplies]
             one.every = frozenset(Tile(*numbers) for numbers in answers)
+            if one.multiplies and not answers:
+                raise self._left_of(one, "an instantiation that the compiler makes")
+        self.sums = [s for s in self.sums if s.multiplies]
+        for one in self.sums:
+            if any(other.handle is one.handle and other is not one for other in self.sums):
+                raise self._left_of(one, f"one tiled MMA that adds to `{one.handle.name}`")
+            one.mma.sums.append(one)
+        self.mmas = {name: mma for name, mma in self.mmas.items() if mma.sums}
         for mma in self.mmas.values():
+            if any(True for _ in _loops(mma.declaration)):
+                raise self.place.left(
+                    mma.declaration or self.function.body, "a tiled MMA that is declared outside of loops"
+                )
             self._check(mma, {n for (n,) in warpgroups})
-        for operand, answers in zip(self._asked, found[len(self.sums) :], strict=True):
-            if operand.mma.reads_registers:
+        read = {v.key for m in self.place.multiplies if (v := self._variable(m.call.caller, m.a)) is not None}
+        for operand, answers in zip(self._asked.values(), found[sums:], strict=False):
+            if operand.mma.reads_registers and operand.key in read:
                 operand.every = answers
                 self._check_operand(operand)
-                self.operands[operand.name] = operand
-        self._place()
+                self.operands[operand.key] = operand
+
+    def _choose(self, multiply: Multiply, answers: Answers) -> None:
+        chosen = self._chosen(multiply)
+        if multiply not in self.place.multiplies or chosen is None:
+            return
+        if len(answers) != 1:
+            raise self.place.left(multiply.a, "which tensor all instantiations take", multiply.call.caller)
+        multiply.a = chosen[1] if next(iter(answers)) == (1,) else chosen[2]
 
     def _left_of(self, one: Sum, what: str) -> Left:
         return self.place.left(one.handle.declaration, what, one.handle.function)
@@ -228,22 +311,18 @@ class Fragments:
             at = function.span(declared).end if declared is not None else function.span(function.body).start + 1
         return Question(function.file.path, at, "question_of_fragment", {"mma": mma, "sum": one.handle.name, **values})
 
-    def _candidates(self) -> Iterator[Operand]:
+    def _candidates(self, multiply: Multiply, mma: Mma) -> Iterator[Operand]:
         """What may be A from registers, by the variable that has all of it."""
-        function, seen = self.function, set[str]()
-        for one in self.sums:
-            for multiply in one.multiplies:
-                first = next(find(multiply.a, "identifier"), None)
-                variable = resolve(function, first, function.text(first)) if first is not None else None
-                if variable is None or variable.declaration is None:
-                    raise self.place.left(multiply.a, "an operand by a name of the function that multiplies")
-                if variable.name not in seen:
-                    seen.add(variable.name)
-                    names = self._names(variable.name, store=True)
-                    yield Operand(variable.name, variable.declaration, one.mma, names)
+        chosen = self._chosen(multiply)
+        for node in chosen[1:] if chosen is not None else (multiply.a,):
+            variable = self._variable(multiply.call.caller, node)
+            if variable is None or variable.declaration is None:
+                what = "an operand by a name of the function that multiplies"
+                raise self.place.left(multiply.a, what, multiply.call.caller)
+            yield Operand(variable.key, variable.name, variable.function, variable.declaration, mma)
 
     def _of_operand(self, operand: Operand) -> Question:
-        function = self.function
+        function = operand.function
         at = function.span(operand.declaration).end
         return Question(function.file.path, at, "question_of_operand", {"operand": operand.name})
 
@@ -283,13 +362,36 @@ class Fragments:
                     operand.declaration, f"`{operand.name}` as the registers of one tile, in their order"
                 )
 
-    def _place(self) -> None:
-        """Columns of Tensor Memory, those of the widest instantiation."""
-        column, every = 0, list[Sum | Operand]([*self.sums, *self.operands.values()])
-        for one in every:
+    def settle(self, names: Names) -> None:
+        """Columns of Tensor Memory, those of the widest instantiation. Sums that are not alive together share them."""
+        column = 0
+        own: list[Sum] = []
+        for one in self.sums:
+            one.like = next((o for o in own if self._gives_way(names, o, one)), None)
+            if one.like is not None:
+                one.column = one.like.column
+                one.like.every |= one.every
+                continue
+            own.append(one)
             one.column = column
             column += one.width
+        for operand in self.operands.values():
+            operand.column = column
+            column += operand.width
         self.columns = column
+        self._name()
+
+    def _gives_way(self, names: Names, first: Sum, second: Sum) -> bool:
+        """Whether one tensor in Tensor Memory can be that of both."""
+        if (
+            first.mma is not second.mma
+            or first.is_handed
+            or second.is_handed
+            or self.shape(first) != self.shape(second)
+        ):
+            return False
+        sharing = [s.handle for s in self.sums if s is first or s.like is first]
+        return not any(_together(names, handle, second.handle) for handle in sharing)
 
     @property
     def groups(self) -> int:
@@ -318,7 +420,7 @@ class Fragments:
         layout = ""
         if kinds["m_groups"] | kinds["n_groups"] != {1}:
             layout = cpp("layout_of_groups", c=c, m=counted("m_groups", 1), n=counted("n_groups", 2))
-        if len(kinds["own"]) > 1 and kinds["n_groups"] != {1}:
+        if len(kinds["own"]) > 1 and (kinds["n_groups"] != {1} or any(t.is_joined for t in every)):
             where = mma.sums[0].handle.declaration
             raise self.place.left(where, f"columns of `{mma.name}` that all instantiations have")
         width = str(one.own) if len(kinds["own"]) == 1 else cpp("width_of_mma", c=c, mma=mma.name)
@@ -356,7 +458,7 @@ class Fragments:
         if len(tiles) == 1:
             rows, columns = tiles.pop()
             return cpp("shape_of_numbers", c=site.c, rows=rows, columns=columns)
-        by = {m: {getattr(t, m) for t in one.every} for m in ("m_tiles", "n_tiles")}
+        by = {m: {1 if t.is_joined else getattr(t, m) for t in one.every} for m in ("m_tiles", "n_tiles")}
         if any(len(b) > 1 for b in by.values()):
             raise self.place.left(one.handle.declaration, "a tile that all instantiations have")
         texts = {m: "" if b == {1} else f" * {site.c}_{next(iter(b))}{{}}" for m, b in by.items()}
@@ -375,6 +477,12 @@ class Fragments:
         if len(depths) == 1 and len(rows) == 1:
             return cpp("shape_of_numbers", c=self.site.c, rows=rows.pop(), columns=depths.pop())
         raise self.place.left(operand.declaration, f"a tile of `{operand.name}` that all instantiations have")
+
+
+def _together(names: Names, one: Handle, other: Handle) -> bool:
+    """Whether two accumulators may be alive at the same time."""
+    first, second = sorted((one, other), key=lambda h: h.declaration.start_byte)
+    return together(names, first, second)
 
 
 def repeated(width: int, step: int, most: int) -> int:

@@ -13,6 +13,7 @@ from porter.lang.text import Span
 from porter.model.functions import Call, Function, Style, outermost
 from porter.model.scopes import PREPROCESSOR_BLOCKS
 from porter.model.tiled.accumulators import Multiply
+from porter.passes.idiom.gemm_functions import GemmFunction, take_gemm_functions
 from porter.passes.idiom.site import Site
 from porter.passes.idiom.storage import Storage
 from porter.passes.idiom.text import cpp
@@ -31,6 +32,10 @@ class Place:
     front: str = ""
     handed: list[str] = field(default_factory=list)
     """Variables of the kernel that it is handed, by the names that they have in both."""
+    others: list[Place] = field(default_factory=list)
+    """Functions with MMAs that the kernel calls, where this is the kernel."""
+    gemms: dict[int, GemmFunction] = field(default_factory=dict)
+    """Functions that open batches and multiply, by the ids of their calls."""
     has_phases: bool = False
     """Whether phases of mbarriers are variables of the kernel."""
 
@@ -57,8 +62,12 @@ class Place:
     @property
     def issues(self) -> str:
         """Whether a thread's warp issues MMAs."""
-        site = self.site
-        return f"{site.name('warp')} == {site.first_warp}" if site.groups == 1 else site.name("issues")
+        return f"{self.warp} == {self.site.first_warp}" if self.site.groups == 1 else self.site.name("issues")
+
+    @property
+    def warp(self) -> str:
+        """The index of a thread's warp; the kernel may have had one."""
+        return self.site.name("warp" if self.is_kernel else "own_warp")
 
     @property
     def base(self) -> str:
@@ -75,15 +84,16 @@ def places_of(site: Site) -> list[Place]:
     Raises:
         Left: the kernel does not call a function with MMAs itself, or not alone.
     """
-    found: dict[int, Place] = {}
+    gemms, found = take_gemm_functions(site), dict[int, Place]()
     for multiply in site.multiplies:
         function = outermost(multiply.call.caller)
-        place = found.setdefault(id(function), Place(site, function, []))
+        place = found.setdefault(id(function), Place(site, function, [], gemms=gemms))
         place.multiplies.append(multiply)
     for place in found.values():
         if not place.is_kernel:
             _require_called(place)
         _require_known_lambdas(place)
+        place.others = [p for p in found.values() if place.is_kernel and p is not place]
     return sorted(found.values(), key=lambda p: not p.is_kernel)
 
 
@@ -126,15 +136,32 @@ def hand_storage(places: list[Place], storage: Storage, rule: str) -> Storage:
         return storage
     if not called:
         return storage
-    name = storage.front.removesuffix(".")
+    site, name = called[0].site, storage.front.removesuffix(".")
     for place in called:
-        _require_type_in_sight(place)
         hand(place, rule, {name: cpp("storage_by_reference", kind=storage.kind, name=name)})
-    first = min(called, key=lambda p: (p.function.file is called[0].function.file, p.function.node.start_byte))
-    if any(p.function.file is not first.function.file for p in called):
-        raise first.left(first.function.body, "functions with MMAs in one file")
-    first.site.draft.before(rule, first.function, _item(first.function), storage.struct + "\n", above_comments=True)
+    order = _order(site)
+    users = [site.kernel, *(p.function for p in called)]
+    first = min(users, key=lambda f: (order.index(f.file.path), f.node.start_byte))
+    for user in users:
+        if _namespaces(user)[: len(_namespaces(first))] != _namespaces(first):
+            raise site.left(user.body, f"`{user.name}` in the namespace of `{first.name}`", user)
+    site.draft.before(rule, first, _item(first), storage.struct + "\n", above_comments=True)
     return replace(storage, struct="")
+
+
+def _order(site: Site) -> list[str]:
+    """Files in the order in which the compiler comes to what stands behind their includes."""
+    sources, found, seen = site.program.sources, list[str](), set[str]()
+
+    def visit(path: str) -> None:
+        seen.add(path)
+        for include in sources.includes:
+            if include.path == path and include.resolved is not None and include.resolved not in seen:
+                visit(include.resolved)
+        found.append(path)
+
+    visit(sources.root)
+    return found
 
 
 def _handed(place: Place, storage: Storage) -> str:
@@ -163,12 +190,6 @@ def _namespaces(function: Function) -> list[str]:
             found.insert(0, function.text(name))
         current = current.parent
     return found
-
-
-def _require_type_in_sight(place: Place) -> None:
-    own, of_kernel = _namespaces(place.function), _namespaces(place.site.kernel)
-    if of_kernel[: len(own)] != own:
-        raise place.left(place.function.body, f"`{place.function.name}` in a namespace of the kernel")
 
 
 def _front(function: Function, call: Call, name: str, mark: str) -> str:
@@ -204,7 +225,8 @@ def _append(place: Place, rule: str, function: Function, span: Span, text: str, 
 
 
 def calls_in(place: Place, scope: Function) -> Iterator[Node]:
-    """Calls in a scope by which others of the place's scopes are run: what they do with registers is done there."""
-    for other in place.scopes:
-        if other is not scope:
-            yield from (c.node for c in site_calls(place, other) if c.caller is scope)
+    """Calls in a scope by which other functions and lambdas with MMAs are run: what they do with registers is done
+    there."""
+    calls = [c for other in place.scopes if other is not scope for c in site_calls(place, other)]
+    calls += [c for other in place.others for c in other.calls]
+    yield from (c.node for c in calls if c.caller is scope)

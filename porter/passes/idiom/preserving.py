@@ -15,6 +15,7 @@ from porter.model.functions import Function
 from porter.model.kernels import top_level
 from porter.model.scopes import LOOPS, resolve
 from porter.model.tiled.tensors import initializer
+from porter.passes.idiom.arms import Arms
 from porter.passes.idiom.batching import Batching
 from porter.passes.idiom.events import Events
 from porter.passes.idiom.fragments import Fragments, Operand, Sum, left_alone, repeated, slice_of
@@ -23,6 +24,7 @@ from porter.passes.idiom.residence import Residence
 from porter.passes.idiom.site import Site, inside
 from porter.passes.idiom.text import cpp
 from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.names import Names
 
 ATOM_RULE, SLICE_RULE, BATCH_RULE, RULE = "PTR760", "PTR762", "PTR764", "PTR779"
 _DESCRIBES = ("partition_fragment_A", "partition_fragment_B", "make_fragment_A", "make_fragment_B")
@@ -37,8 +39,10 @@ class Preserving:
 
     fragments: Fragments
     context: TiledContext
+    names: Names
     columns: int
     late: Node | None
+    arms: Arms
     _done: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -50,9 +54,9 @@ class Preserving:
         """Raises Left."""
         scopes = []
         for function in self.place.scopes:
-            events = Events(self.site)
+            events = Events(self.site, alone=frozenset(self.place.gemms))
             events.function = function
-            residence = Residence(self.fragments, function, events, self.context)
+            residence = Residence(self.fragments, function, events, self.context, self.names, self.arms)
             if function is not self.site.kernel:
                 self._require_end(function, residence)
             scopes.append(Batching(self.fragments, residence, events))
@@ -111,13 +115,16 @@ class Preserving:
                 declares_issues=several,
                 declares_phases=not self.place.has_phases,
                 issues=self.place.issues,
-                warp=site.name("warp"),
+                warp=self.place.warp,
                 met=not site.meets_whole,
                 met_phase="" if site.meets_whole else site.name("registers_phase"),
                 phase=site.name("accumulator_phase"),
             )
         ]
-        lines += [self._of_sum(s) for s in fragments.sums]
+        for one in (s for s in fragments.sums if s.like is not None):
+            assert one.like is not None
+            one.like.is_stored |= one.is_stored
+        lines += [self._of_sum(s) for s in fragments.sums if s.like is None]
         lines += [self._of_operand(o) for o in fragments.operands.values()]
         site.draft.before(RULE, function, first, "\n".join(lines) + "\n", above_comments=True)
 

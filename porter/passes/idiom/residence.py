@@ -15,6 +15,7 @@ from porter.model.facts import Fence, Wait, Zero
 from porter.model.functions import Function
 from porter.model.scopes import LOOPS, loop_around
 from porter.model.tiled.accumulators import Multiply
+from porter.passes.idiom.arms import Arms
 from porter.passes.idiom.events import Events
 from porter.passes.idiom.fragments import Fragments, Sum
 from porter.passes.idiom.places import calls_in
@@ -24,6 +25,7 @@ from porter.passes.tiled.context import TiledContext
 from porter.passes.tiled.names import Names
 
 _ZERO = re.compile(r"::\s*Zero\Z")
+_SOME, _NOTHING, _UNKNOWN = "some", "nothing", "unknown"
 
 
 @dataclass(eq=False)
@@ -47,6 +49,8 @@ class Residence:
     scope: Function
     events: Events
     context: TiledContext
+    names: Names
+    arms: Arms
     loads: list[Move] = field(default_factory=list)
     """Behind waits, and behind loops that wait themselves."""
     stores: list[Move] = field(default_factory=list)
@@ -57,20 +61,45 @@ class Residence:
     def __post_init__(self) -> None:
         self.site, self.place = self.fragments.site, self.fragments.place
         tiled = self.site.tiled
-        self._mentions = list(Names(self.context).mentions())
+        self._mentions = list(self.names.mentions())
         syncs = [s for s in tiled.synchronizations if s.call.caller is self.scope]
-        self.waits = [s.call.node for s in syncs if isinstance(s.fact, Wait)]
-        self.opens = [s.call.node for s in syncs if isinstance(s.fact, Fence)]
-        for one in syncs:
-            if isinstance(one.fact, Wait) and one.fact.pending != "0":
-                raise self._left(one.call.node, "waits for all MMAs of a batch")
-            statement = one.call.node.parent
+        syncs = [s for s in syncs if self.arms.is_live(self.scope, s.call.node)]
+        gemms, calls = self.place.gemms, [m.call for m in self.place.multiplies if m.call.caller is self.scope]
+        self.called = [c.node for c in calls if c.node.id in gemms]
+        """Calls of functions that open a batch and multiply."""
+        waiting = [c.node for c in calls if c.node.id in gemms and gemms[c.node.id].waits(c)]
+        self.waits = [*(s.call.node for s in syncs if isinstance(s.fact, Wait)), *waiting]
+        self.opens = [*(s.call.node for s in syncs if isinstance(s.fact, Fence)), *self.called]
+        pending = {w.id: self._pending(w) for w in self.waits}
+        self.idle = [w for w in self.waits if pending[w.id] == _NOTHING]
+        """Waits for nothing, as each one waits for all MMAs in front of it."""
+        self.unsure = [w for w in self.waits if pending[w.id] == _UNKNOWN]
+        self.waits = [w for w in self.waits if w not in self.idle]
+        for node in (*(s.call.node for s in syncs), *self.called):
+            statement = node.parent
             around = statement.parent if statement is not None and statement.type == "expression_statement" else None
             if around is None or around.type != "compound_statement":
-                raise self._left(one.call.node, "what opens, closes or waits for a batch as a statement in braces")
+                raise self._left(node, "what opens, closes or waits for a batch as a statement in braces")
         for total in self.fragments.sums:
             if any(m.call.caller is self.scope for m in total.multiplies):
                 self._settle(total)
+
+    def _pending(self, wait: Node) -> str:
+        """Whether MMAs may be pending at a wait: some that were issued since the last one."""
+        if wait in self.called:
+            return _SOME
+        current, ended = wait.parent, [*self.waits, *calls_in(self.place, self.scope)]
+        while current is not None and current.id != self.scope.body.id:
+            for before in _in_front(current):
+                opens, ends = ([n for n in nodes if inside(before, n)] for nodes in (self.opens, ended))
+                if before.type == "expression_statement" and ends:
+                    return _NOTHING
+                if opens or ends:
+                    return _UNKNOWN if ends else _SOME
+            current = current.parent
+            if current is not None and current.type in LOOPS:
+                return _UNKNOWN
+        return _NOTHING
 
     def _left(self, node: Node, what: str) -> Left:
         return self.place.left(node, what, self.scope)
@@ -95,6 +124,8 @@ class Residence:
         found, tiled = list(calls_in(self.place, self.scope)), self.site.tiled
         for function, node, key in self._mentions:
             if self.context.flight.root(tiled.handles[key]) is one.handle:
+                if not self.arms.is_live(function, node):
+                    continue
                 if function is self.scope:
                     found.append(node)
                 elif function not in self.place.scopes:
@@ -148,9 +179,11 @@ class Residence:
 
     def _load(self, one: Sum, unit: Node, touches: list[Node], units: list[Node]) -> Node | None:
         """The statement behind which sums are complete; None if MMAs of another statement follow first."""
-        last = max(m.call.node.end_byte for m in self.multiplies(one) if inside(unit, m.call.node))
-        if any(inside(unit, w) and w.start_byte > last for w in self.waits):
-            return unit
+        last = max((m.call.node for m in self.multiplies(one) if inside(unit, m.call.node)), key=lambda n: n.end_byte)
+        for wait in self.waits:
+            block = wait.parent.parent if wait.parent is not None else None
+            if block is not None and inside(unit, wait) and wait.end_byte >= last.end_byte and inside(block, last):
+                return unit
         current = unit
         while True:
             following = current.next_named_sibling
@@ -192,6 +225,9 @@ class Residence:
     def _zeroes(self, one: Sum, unit: Node) -> bool:
         """Whether the MMA is told in front of a statement that the first step clears."""
         first = min(m.call.node.start_byte for m in self.multiplies(one) if inside(unit, m.call.node))
+        calls = [m.call for m in self.multiplies(one) if m.call.node.start_byte == first]
+        if calls[0].node.id in self.place.gemms:
+            return self.place.gemms[calls[0].node.id].clears(calls[0])
         told = [n for n in self._told(one) if n.start_byte < first]
         if not told or told[-1].parent is None or not _ZERO.search(self.scope.text(told[-1])):
             return False
@@ -204,7 +240,8 @@ class Residence:
 
     def _cleared_in_front(self, one: Sum, unit: Node, touches: list[Node], clears: list[Node]) -> Node | None:
         """The statement that sets registers to zero, where the first step of the MMAs over all of k can do that."""
-        if not any(m.call.node.parent == unit and m.d.type == "identifier" for m in one.multiplies) or self._told(one):
+        whole = [m for m in one.multiplies if m.call.node.parent == unit and m.d.type == "identifier"]
+        if not whole or self._told(one) or any(m.call.node in self.called for m in whole):
             return None
         for node in _in_front(unit):
             found = [c for c in clears if c.parent is not None and c.parent.id == node.id]
@@ -232,6 +269,8 @@ class Residence:
 
     def opening(self, node: Node) -> Node:
         """The statement that opens the batch of MMAs: without another wait between, behind which others may read."""
+        if any(c.parent is not None and c.parent.id == node.id for c in self.called):
+            return node
         current: Node | None = node
         while current is not None and current.id != self.scope.body.id:
             if current.type in LOOPS and any(inside(current, w) for w in self.waits):

@@ -14,14 +14,16 @@ from porter.model.scopes import loop_around
 from porter.model.tiled.batches import Batches
 from porter.model.tiled.flight import Flight
 from porter.passes.idiom.allocation import allocate
+from porter.passes.idiom.arms import Arms
 from porter.passes.idiom.fragments import Fragments
 from porter.passes.idiom.places import Place, calls_in, hand, hand_storage, places_of
 from porter.passes.idiom.preserving import Preserving, block_around
 from porter.passes.idiom.site import Site, inside
 from porter.passes.idiom.storage import Storage, find_storage
 from porter.passes.idiom.text import cpp
-from porter.passes.idiom.types import Answers, Ask, Question, answered
+from porter.passes.idiom.types import Ask, Question, answered
 from porter.passes.tiled.context import TiledContext
+from porter.passes.tiled.names import Names
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
@@ -35,6 +37,7 @@ class RowsKept:
     site: Site
     fragments: list[Fragments] = field(init=False)
     storage: Storage = field(init=False)
+    arms: Arms = field(init=False)
 
     def take(self, ask: Ask) -> int:
         """Gives the columns of Tensor Memory that the kernel has.
@@ -44,29 +47,38 @@ class RowsKept:
         """
         site, tiled = self.site, self.site.tiled
         places = places_of(site)
-        self._require_followed(places)
-        self.fragments = [Fragments(place) for place in places]
+        self.fragments, self.arms = [Fragments(place) for place in places], Arms(places)
         self._ask(ask)
+        self._require_followed(places)
+        self.fragments = [f for f in self.fragments if f.sums]
+        places = [f.place for f in self.fragments]
+        if not places:
+            raise site.left(site.kernel.body, "an instantiation that the compiler makes")
+        context = TiledContext(site.port, tiled, site.activity, Batches(tiled), Flight(tiled))
+        context.reached = {id(f) for f in site.program.functions}
+        names = Names(context)
+        for one in self.fragments:
+            one.settle(names)
         site.groups = max(f.groups for f in self.fragments)
         columns = max(f.columns for f in self.fragments)
         allocated = self._allocated(columns)
         site.allocated, site.meets_whole = str(allocated), self._is_whole
         self.storage = find_storage(site)
         late = allocate(site, hand_storage(places, self.storage, RULE), True)
-        context = TiledContext(site.port, tiled, site.activity, Batches(tiled), Flight(tiled))
-        context.reached = {id(f) for f in site.program.functions}
         self._phases(places)
         for one in self.fragments:
-            Preserving(one, context, columns, late).take()
+            Preserving(one, context, names, columns, late, self.arms).take()
         self._free(places)
         return allocated
 
     def _require_followed(self, places: list[Place]) -> None:
         """What opens, closes or waits for batches stands where MMAs do."""
         site, scopes = self.site, {id(s) for p in places for s in p.scopes}
+        scopes |= {id(g.function) for p in places for g in p.gemms.values()}
         reached = site.program.reached([site.kernel], [s.call.caller for s in site.tiled.synchronizations])
         for one in site.tiled.synchronizations:
-            if id(one.call.caller) in reached and id(one.call.caller) not in scopes:
+            is_known = id(one.call.caller) in scopes or not self.arms.is_live(one.call.caller, one.call.node)
+            if id(one.call.caller) in reached and not is_known:
                 what = "batches that are opened and waited for where MMAs stand"
                 raise site.left(one.call.node, what, one.call.caller)
         for call in site.tiled.copy_waits:
@@ -78,15 +90,16 @@ class RowsKept:
         site, sources = self.site, self.site.program.sources
         asked = [f.ask() for f in self.fragments]
         at = site.kernel.span(top_level_above(site.kernel, site.at)).start
-        whole = Question(site.kernel.file.path, at, "question_of_warpgroups", {"warpgroups": site.count})
-        found = answered(
-            [*(q for one in asked for q in one), whole], sources.root, sources.sources(), sources.include_dirs, ask
-        )
+        whole = Question(site.kernel.file.path, at, "question_of_number", {"number": site.count})
+        questions = [*(q for one in asked for q in one), whole, *self.arms.questions]
+        found = answered(questions, sources.root, sources.sources(), sources.include_dirs, ask)
         if isinstance(found, str):
             raise site.left(site.at, f"what the compiler says of its types: {found}")
-        answers: list[Answers] = list(found[:-1])
+        count = len(questions) - len(self.arms.questions)
+        self.arms.take(found[count:])
+        answers, warpgroups = found[: count - 1], found[count - 1]
         for one, own in zip(self.fragments, asked, strict=True):
-            one.take(answers[: len(own)], found[-1])
+            one.take(answers[: len(own)], warpgroups, self.arms.is_live)
             answers = answers[len(own) :]
 
     def _allocated(self, columns: int) -> int:
@@ -152,6 +165,7 @@ class RowsKept:
         site, kernel = self.site, self.site.kernel
         nodes = self._active(places)
         own = [s.call.node for s in site.tiled.synchronizations if outermost(s.call.caller) is kernel]
+        own = [n for n in own if not site.draft.takes_away(kernel.file.path, kernel.span(n))]
         block = block_around(kernel, nodes)
         last = max((n for n in block.named_children if any(inside(n, a) for a in (*nodes, *own))),
                    key=lambda n: n.start_byte)  # fmt: skip

@@ -69,6 +69,8 @@ class Site:
     boxes: Boxes | None = None
     rewritten: list[Node] = field(default_factory=list)
     """Calls of threads' parts that are written anew as a whole."""
+    is_named: bool = False
+    """Whether `tensor` is taken."""
     rotates: bool = False
     """Whether accumulators are handed over by a pipeline, from a warp of its own that issues, tile by tile."""
 
