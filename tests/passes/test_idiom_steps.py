@@ -5,17 +5,22 @@ step from one."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from cute_pair_kernels import BY_ROWS, GRID, GRIDS, KERNEL, WRITINGS, Change, source
 
-from porter.cli.porting import boxes_of
+from porter.build.port_plan import Relaunch
+from porter.cli.porting import boxes_of, launches_of, look
 from porter.diagnostics import Code
 from porter.lang.sources import load_sources
 from porter.passes.idiom.types import answering
 from porter.passes.port import PortOptions, PortResult, port_sources
+from porter.passes.ported import port_paths
+from porter.tune.staging import port_plan
+from porter.tune.verifying import unsaid
 
 STEPS = ("mma-thread", "double-buffer", "pair", "stages")
 PRODUCER = "if (threadIdx.x == 0) produce(pipeline, storage, map_a, map_b, M, N, steps);"
@@ -116,6 +121,27 @@ def test_a_grid_of_pairs_with_two_tiles_has_half_the_columns(tmp_path: Path, nam
     assert f"|| ({COLUMN}) * BN >= size<1>(mC)) return;" in text
     assert text.count(f"make_coord(blockIdx.y, {COLUMN})") == (2 if name else 1)
     assert "(2 * int(blockIdx.x) + int(block_rank_in_cluster())) * BN" in text
+
+
+def test_host_code_of_pairs_with_two_tiles_is_held_against_the_originals(tmp_path: Path) -> None:
+    path = tmp_path / GRID.name
+    path.write_text(GRID.read_text())
+    options = PortOptions(
+        full_rate=True, native=WIDE, types=answering(128, 128, 256, 4, 16), boxes=partial(boxes_of, ()),
+        launches=partial(launches_of, ()),
+    )  # fmt: skip
+    found = port_paths([path], options, (), look)
+    plan = port_plan(None, found, found.roots[0])
+    assert plan.relaunch == Relaunch(None, pairs=True, halved=0, axis=1)
+    assert unsaid(None, plan, found.roots[0]) == ""
+    for old, new, said in (
+        ("B, N, K, BN, BK", "B, N, K, BN / 2, BK", "the box of `map_b` as it was"),
+        ("((N / BN) + 1) / 2", "N / BN", "in place of half of"),
+        ("((M / BM) + 1) / 2 * 2", "M / BM", "in place of half of"),
+    ):
+        assert old in found.new[str(path)].decode()
+        wrong = replace(plan, files={p: t.replace(old.encode(), new.encode()) for p, t in plan.files.items()})
+        assert said in unsaid(None, wrong, found.roots[0])
 
 
 NOT_WIDE: dict[str, tuple[list[Change], Path, str]] = {
