@@ -56,7 +56,7 @@ def text_of(text: str, **tile: int) -> str:
 BASE = text_of(GEMM)
 
 
-def mostly_slow(forms: Iterable[str], quick: int = 7) -> list[object]:
+def mostly_slow(forms: Iterable[str], quick: int = 5) -> list[object]:
     """A form takes a quarter of a second, most of it libcst's."""
     return [pytest.param(form, marks=pytest.mark.slow if i >= quick else ()) for i, form in enumerate(forms)]
 

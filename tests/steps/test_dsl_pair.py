@@ -6,11 +6,13 @@ it. Traces are stated, so that nothing is compiled."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from porter.lang.text import EditGroup, Safety, apply_groups
+from porter.passes.idiom_dsl.names import OPTIONAL
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.idiom_dsl.stated import stated
 from porter.passes.native.step import steps_for
@@ -26,12 +28,14 @@ def mostly_slow(forms: Iterable[str]) -> list[object]:
     return [pytest.param(form, marks=pytest.mark.slow if i else ()) for i, form in enumerate(forms)]
 
 
-def ported(*changes: Change, rows: int = 128, columns: int = 128, cluster: int = 1) -> tuple[Idiomatic, str]:
+def ported(
+    *changes: Change, rows: int = 128, columns: int = 128, cluster: int = 1, absent: Iterable[str] = ()
+) -> tuple[Idiomatic, str]:
     text = KERNEL
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    traces = [stated(PATH, text.encode(), rows, columns, cluster=cluster)]
+    traces = [replace(stated(PATH, text.encode(), rows, columns, cluster=cluster), absent=frozenset(absent))]
     found = idiomatic(str(PATH), text.encode(), traces, steps_for("dsl"))
     assert not found.what, found.what
     groups = [EditGroup(rule, "", Safety.REVIEW, (edit,)) for rule, edit in found.edits]
@@ -160,3 +164,11 @@ def test_no_pair_without_a_warp_for_mmas() -> None:
     )
     assert [step for _, step, _, _ in found.without] == ["mma-warp", "cta-pair", "wide-tile"]
     assert "CtaGroup.ONE" in text
+
+
+def test_no_pair_where_the_dsl_has_no_scope_of_mbarriers() -> None:
+    """What the pipelines' own methods do there has the scope of a CTA, which runs refuse (M1)."""
+    found, text = ported(absent=OPTIONAL.values())
+    assert found.steps == ["mma-warp"]
+    assert "scope of a cluster" in next(what for _, step, what, _ in found.without if step == "cta-pair")
+    assert "CtaGroup.TWO" not in text

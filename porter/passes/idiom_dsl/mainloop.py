@@ -15,7 +15,7 @@ from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.regions import Region, is_whole_wait
 from porter.passes.idiom_dsl.shapes import advanced, binds, first_of
 from porter.passes.idiom_dsl.site import Placed
-from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, found_in, method, operand
+from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, assigned, deeper, found_in, method, operand
 from porter.passes.idiom_dsl.words import Words
 
 RULE = "PTR585"
@@ -49,7 +49,7 @@ def _between_turns(kernel: Kernel, draft: Draft, words: Words, condition: str) -
     """Where all MMAs are waited for, sums are loaded; behind that the next MMA may begin."""
     if not words["load_whole"] or words["known"]:
         raise Left("sums that are used between MMAs and stored tile by tile", kernel.region.first)
-    commit, acquire = (_deeper(words.text(s, state=words["fills"])) for s in ("commit", "acquire"))
+    commit, acquire = (deeper(words.text(s, state=words["fills"])) for s in ("commit", "acquire"))
     parts = (f"if {condition}:", commit, words.text("wait"), words.text("copy_whole"), words.text("release"))
     for call in kernel.warpgroup_calls(kernel.function):
         if is_whole_wait(kernel, statement := kernel.text.statement(call)):
@@ -64,7 +64,7 @@ def _between_batches(kernel: Kernel, draft: Draft, words: Words, condition: str)
         raise Left("sums that are waited for at once and stored tile by tile", region.first)
     if between and words["known"]:
         raise Left("cleared sums that are used between MMAs", region.first)
-    acquire, commit = (_deeper(words.text(s, state=words["fills"])) for s in ("acquire", "commit"))
+    acquire, commit = (deeper(words.text(s, state=words["fills"])) for s in ("acquire", "commit"))
     behind = [words.text("copy_whole"), words.text("release")] if between else [words.text("turn_over")]
     for turn in region.turns:
         draft.above(RULE, turn.first, f"if {condition}:\n{acquire}")
@@ -73,10 +73,6 @@ def _between_batches(kernel: Kernel, draft: Draft, words: Words, condition: str)
     if not between:
         known = [f"{words['any']} = {words['known']}"] if words["known"] else []
         draft.below(RULE, region.last, "\n".join([*known, words.loaded("copy_whole")]))
-
-
-def _deeper(text: str) -> str:
-    return "\n".join("    " + line for line in text.splitlines())
 
 
 def _alone(kernel: Kernel, call: cst.Call) -> Statement:
@@ -249,12 +245,12 @@ def _under_one_warp(kernel: Kernel, draft: Draft, words: Words, region: Region, 
         if acquire:
             draft.above(RULE, statements[0], acquire, 1)
     else:
-        draft.above(RULE, first, "\n".join([f"if {condition}:", _deeper(acquire)] if acquire else [f"if {condition}:"]))
+        draft.above(RULE, first, "\n".join([f"if {condition}:", deeper(acquire)] if acquire else [f"if {condition}:"]))
     draft.indent(RULE, statements[0], region.last)
     for test in (t for s in statements for t in found_in(s, cst.If)):
         if kernel.loader and text.code(first_of(test.test)) == kernel.loader and not draft.is_gone(text.span(test)):
             _without_first(draft, test)
-    closing = _deeper(words.text_if_any("commit", state=state))
+    closing = deeper(words.text_if_any("commit", state=state))
     beside = list(map(text.dedented, region.beside))
     for statement in region.beside:
         draft.remove(RULE, statement)

@@ -430,5 +430,10 @@ def _together(edits: Sequence[tuple[str, Edit]]) -> list[tuple[str, Edit]]:
     return [*(one for one in edits if len(one[1].span)), *at_point.values()]
 
 
+def deeper(text: str) -> str:
+    """Lines a step deeper."""
+    return "\n".join(_STEP + line for line in text.splitlines())
+
+
 def _laid_out(new: str, margin: str) -> str:
     return "".join(f"{margin}{line}\n" if line else "\n" for line in new.splitlines())

@@ -9,6 +9,7 @@ from porter.passes.emit import sections
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import IN_SECTIONS, OPTIONAL
+from porter.passes.idiom_dsl.text import deeper
 
 _FILE = "sm100_dsl.py.txt"
 _OWN = {
@@ -77,13 +78,9 @@ class Words(dict[str, Any]):
     def text_if_any(self, section: str, **more: Any) -> str:
         """The same, where the main loop may have no MMA only if it has one."""
         text = self.text(section, **more)
-        return f"if {self['any']}:\n{_deeper(text)}" if self["known"] else text
+        return f"if {self['any']}:\n{deeper(text)}" if self["known"] else text
 
     def loaded(self, section: str, **more: Any) -> str:
         """A load of the accumulator, or zeros where there is no MMA."""
         text = self.text_if_any(section, **more)
         return f"{text}\nelse:\n    {self['registers']}.fill(0)" if self["known"] else text
-
-
-def _deeper(text: str) -> str:
-    return "".join(f"    {line}\n" for line in text.splitlines()).rstrip("\n")

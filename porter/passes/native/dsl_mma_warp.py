@@ -19,7 +19,7 @@ from porter.passes.idiom_dsl.memory import first_warp
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.shapes import binds, whole_call
 from porter.passes.idiom_dsl.site import Site
-from porter.passes.idiom_dsl.text import Draft, Left, Statement, Text, assigned, found_in, method
+from porter.passes.idiom_dsl.text import Draft, Left, Statement, Text, assigned, deeper, found_in, method
 from porter.passes.idiom_dsl.words import Words
 from porter.ptx.tmem import COLUMNS
 from porter.steps.step import Declared, Ring, Step
@@ -215,14 +215,10 @@ def _place(kernel: Kernel, found: _Loop, condition: str, draft: Draft, words: Wo
     for statement in found.gone:
         draft.remove(RULE, statement)
     behind = [words.text_if_any("commit", state=words["fills"]), *last]
-    ahead = "\n".join([f"if {condition}:", *map(_deeper, outer), *(_deeper(_deeper(s)) for s in inner)])
-    after = "\n".join(_deeper(_deeper(s)) for s in behind)
+    ahead = "\n".join([f"if {condition}:", *map(deeper, outer), *(deeper(deeper(s)) for s in inner)])
+    after = "\n".join(deeper(deeper(s)) for s in behind)
     draft.move(RULE, (region.first, region.last), found.branch, 2, ahead, f"{after}\n\n")
     draft.below(RULE, region.last, "\n".join([*known, *beside, words.text_if_any("wait")]))
-
-
-def _deeper(text: str) -> str:
-    return "\n".join("    " + line for line in text.splitlines())
 
 
 STEP = Step(

@@ -15,7 +15,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from porter.passes.idiom_dsl.kernel import Kernel
-from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
+from porter.passes.idiom_dsl.names import KNOWN, OBSERVED, OPTIONAL
 from porter.passes.idiom_dsl.shapes import binds, targets_of, whole_call
 from porter.passes.idiom_dsl.site import Site
 from porter.passes.idiom_dsl.text import Draft, Left, Statement, argument, found_in, one, operand
@@ -113,7 +113,7 @@ def _edit_loads(
     for place in places:
         draft.replace(RULE, place, f"2 * {operand(text.code(place))} + {words['rank']}")
     for name, section in (("producer_acquire", "load_of_pair"), ("producer_tail", "tail_of_pair")):
-        for call in waits[name] if words["fences"] else ():
+        for call in waits[name]:
             new = words.text(section, loads=kernel.pipeline[0], filling=text.code(call.args[0].value))
             draft.instead(RULE, text.statement(call), new)
 
@@ -149,6 +149,8 @@ def _require(kernel: Kernel) -> None:
             raise Left(f"a tile of {_ROWS} rows, of whose columns each CTA brings half; it has {rows} x {columns}")
     if any(t.cluster > 1 for t in kernel.facts.traces):
         raise Left("blocks without clusters")
+    if OPTIONAL["fence"] in kernel.facts.absent:
+        raise Left("waits with the scope of a cluster, for which this version of the DSL has no names")
     if not kernel.of_pipeline(kernel.function, "producer_tail"):
         raise Left("a wait for the last buffers where loads end")
     text = kernel.text
