@@ -221,8 +221,15 @@ class AllTurns:
     def _proved(
         self, found: Sequence[Growing], shorter: Sequence[Log], repeats: Regular, lines: Sequence[Sequence[LoopLines]]
     ) -> int:  # fmt: skip
+        before = self._noted(found)
         self._induction(found, repeats)
-        self._require_lines(found, shorter, lines, repeats.period)
+        if self._noted(found) != before:
+            # other executions have more to do with data
+            for side, loops in zip(self.sides, lines, strict=True):
+                with side.placed():
+                    for loop in loops:
+                        loop.require()
+            self._require_behind(found, shorter, lines, repeats.period)
         return repeats.period
 
     def _settle(self, shorter: Recorder, longer: Recorder) -> None:
@@ -236,17 +243,20 @@ class AllTurns:
         """The least number of units that goes from the first cut of its loops to one of the ends."""
         return max(repeats.first + repeats.rest, self._settled)
 
-    def _require_lines(
-        self, found: Sequence[Growing], shorter: Sequence[Log], lines: Sequence[Sequence[LoopLines]], period: int
-    ) -> None:
-        """That numbers are lines for all that has to do with data in the executions so far."""
-        for side, one, before, loops in zip(self.sides, found, shorter, lines, strict=True):
+    def _noted(self, found: Sequence[Growing]) -> list[object]:
+        """What has to do with data in all executions so far, which what is known of turns is told."""
+        for side, one in zip(self.sides, found, strict=True):
             one.log.on_data |= side.on_data
             one.log.gives_numbers |= side.gives_numbers
             one.log.data_alone = side.data_alone
+        return [(set(side.on_data), set(side.gives_numbers), dict(side.data_alone)) for side in self.sides]
+
+    def _require_behind(
+        self, found: Sequence[Growing], shorter: Sequence[Log], lines: Sequence[Sequence[LoopLines]], period: int
+    ) -> None:
+        """That numbers outside of loops, and by the size, are sums or lines."""
+        for side, one, before, loops in zip(self.sides, found, shorter, lines, strict=True):
             with side.placed():
-                for loop in loops:
-                    loop.require()
                 room = Room(side.flow, before, one.log, LARGEST_SIZE // (side.step * self.units) + 1)
                 given, blocks = side.given(period)
                 in_size = Lines(period, LARGEST_SIZE // (side.step * period) + 1)
@@ -277,8 +287,9 @@ class AllTurns:
                 continue
             repeats = Regular(period, _whole_turns(found, max(one.first, other.first)), max(one.rest, other.rest))
             try:
+                self._noted(found)
                 lines = [self._lines(side, of_side, repeats) for side, of_side in zip(self.sides, found, strict=True)]
-                self._require_lines(found, shorter, lines, period)
+                self._require_behind(found, shorter, lines, period)
             except NotAllError as error:
                 why = error
                 continue

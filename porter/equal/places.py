@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from porter.equal.periods import Growing, IrregularError, moved
 from porter.equal.turning import Log, Stream, Turn
@@ -37,8 +37,17 @@ def _numbers_for_data(flow: Flow, log: Log, at: int) -> frozenset[str]:
     is_comparison = flow.code.code[at].parts[0] == "setp" and flow.writes[at].isdisjoint(deciding(flow)[at + 1])
     if not is_comparison and at not in log.on_data:
         return frozenset()
-    names = flow.uses[at] - that_synchronize(flow, at)
+    known = _synchronizing(flow)
+    if at not in known:
+        known[at] = that_synchronize(flow, at)
+    names = flow.uses[at] - known[at]
     return names - log.data_alone.get(at, set())
+
+
+@lru_cache(maxsize=16)
+def _synchronizing(flow: Flow) -> dict[int, set[str]]:
+    """Of instructions that were asked for, the registers that have to repeat for synchronization."""
+    return {}
 
 
 _ACCESSES = frozenset(("ld", "st", "ldu", "atom", "red"))
