@@ -39,6 +39,8 @@ ACCEPTED = {
     "a turn that ends early": "right: no turn has more rows ahead of it than there are",
     "threads meet between products": "right: both consumers come there once in each turn, as in the original",
     "elements left out at two edges": "right: a lane says which elements it has stored, and no other ones leave",
+    "a store of one turn in a second block": "right: where it comes, the original's own blocks write to one place",
+    "warps that meet at two edges": "right: all consumers come there, as in the original",
     "a wait for some MMAs": "right: the batch that is still in flight is empty",
     "results by bulk copies": "right",
     "tiles of twice the width": "right",

@@ -20,6 +20,7 @@ from porter.facts.executor import run
 from porter.facts.flow import Flow
 from porter.facts.machine import Machine
 from porter.facts.state import Warp
+from porter.ptx import ast
 from porter.sync.sequences import LARGEST_SIZE
 from porter.sync.turns import numbers
 from porter.verify.case_program import Program
@@ -91,6 +92,7 @@ class Thresholds:
         self._began = time.process_time()
         self._known: dict[str, _Sides | None] = {}
         self._texts: dict[int, object] = {}
+        self._copies: dict[object, list[set[str]]] = defaultdict(list)
         self._met: dict[str, tuple[Sizes, Sizes]] = {}
         self._kernel = self.program.at(self.chosen[0])[0]
         assert self._kernel.function is not None
@@ -210,9 +212,17 @@ class Thresholds:
         return Seen(blocks[0], blocks[-1], near)
 
     def _text_of(self, at: int) -> object:
+        """What stands for a comparison and its copies, as a loop that is written out has them: those of one place of
+        the text with a register in common."""
         if at not in self._texts:
+            ins = self._flow.code.code[at]
             places = tuple(replace(place, inlined_at=None) for place in self._flow.places(at)) or at
-            self._texts[at] = self.program.plan is None, places, self._flow.code.code[at].parts
+            sides = {o.name for o in ins.operands[1:3] if isinstance(o, ast.Reg)}
+            alike = self._copies[places, ins.parts]
+            number = next((i for i, others in enumerate(alike) if others & sides), len(alike))
+            alike += [set[str]()] if number == len(alike) else []
+            alike[number] |= sides
+            self._texts[at] = self.program.plan is None, places, ins.parts, number
         return self._texts[at]
 
     def _at(self, sizes: Sizes) -> _Sides | None:

@@ -75,7 +75,7 @@ KERNELS: dict[str, tuple[str, Edits, tuple[str, ...]]] = {
     "read again at two edges": again("M % 8 == 4 && N % 32 == 20"),
     "read again at an edge after one turn": again("K <= 64 && N % 32 == 20"),
     "read again by a block after one turn": again("K <= 64 && blockIdx.x == 1"),
-    "read again by one condition of two sizes": again("(M % 64 ^ 4 | N % 128 ^ 2) == 0"),
+    "read again by one condition of two sizes": again("(M % 64 ^ 4 | N % 128 ^ 20) == 0"),
     "read again by a sum of two sizes": again("M % 64 + N % 128 == 30"),
     "read again at a residue": again("N % 64 == 22"),
     "warps that meet at two edges": turn(f'if ({EDGES}) asm volatile("bar.sync 3, 256;" ::: "memory");'),

@@ -22,6 +22,10 @@ TOGETHER = {
     "two turns of what eight does not divide": (
         f"{ODD} setp.eq.u32 %p4, %r3, 2; and.pred %p5, %p3, %p4;", lambda s: s["N"] % 8 and s["K"] == 32,
     ),
+    "two conditions of one line": (
+        '.loc 1 9 5\nsetp.eq.u32 %p3, %r1, 2;\n.loc 1 9 5\nsetp.eq.u32 %p4, %r3, 2; and.pred %p5, %p3, %p4;',
+        lambda s: s["N"] > 64 and s["K"] == 32,
+    ),
     "a residue behind three turns": (
         "setp.eq.u32 %p4, %r3, 3; @!%p4 bra LOOP; and.b32 %r7, %r4, 31; setp.eq.u32 %p5, %r7, 20;",
         lambda s: s["N"] % 32 == 20 and s["K"] == 48,
