@@ -17,12 +17,16 @@ from porter.verify.mutation_record import Record, read_record, write_record
 
 HERE = FOLDER / "native"
 KERNELS = [
-    "attention_fwd", "cute_gemm_stsm", "cute_gemm_ws", "dsl_gemm_persistent", "gemm_cluster",
+    "attention_fwd", "cute_gemm_persistent", "cute_gemm_stsm", "cute_gemm_ws", "dsl_gemm_persistent", "gemm_cluster",
     "gemm_fp8_ue8m0",
     "gemm_persistent", "gemm_pipelined", "gemm_tf32", "gemm_tma", "gemm_ws",
 ]  # fmt: skip
-ASKED = {"gemm_fp8_ue8m0": ["--block-scale"]}
-"""Options of ports with a step that is taken on request."""
+ASKED = {
+    "gemm_fp8_ue8m0": ["--block-scale"],
+    "cute_gemm_persistent": ["--sizes", "M=512,N=512,K=320"],
+    "dsl_gemm_persistent": ["--sizes", "M=256,N=768,K=192"],
+}
+"""Options of ports with a step that is taken on request; sizes at which a pair comes back to each accumulator."""
 AGAIN = "porter mutate --trust --style native corpus/NAME --record docs/results/mutation/native"
 
 
