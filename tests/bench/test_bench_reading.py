@@ -133,6 +133,7 @@ def _long_kernel(target: int) -> str:
     return "\n".join([*lines[: body + 1], *filler[: max(0, target - len(lines))], *lines[body + 1 :]]) + "\n"
 
 
+@pytest.mark.slow
 def test_port(benchmark: Any, figure: Record, tmp_path: Path) -> None:
     """`porter port` of a kernel of 1,000 lines, the start of the process included."""
     source = tmp_path / "long.cu"
@@ -159,6 +160,7 @@ def _long_dsl_kernel(target: int) -> str:
     return "\n".join([*lines[: body + 1], *filler, *lines[body + 1 :]]) + "\n"
 
 
+@pytest.mark.slow
 def test_port_dsl(benchmark: Any, figure: Record, tmp_path: Path) -> None:
     """`porter port` of a CuTe DSL file of 1,500 lines, the start of the process included."""
     source = tmp_path / "long.py"
@@ -175,6 +177,7 @@ def test_port_dsl(benchmark: Any, figure: Record, tmp_path: Path) -> None:
         figure("porter port, CuTe DSL file of 1,500 lines", lines / min(r.seconds for r in runs), 300, "lines/s")
 
 
+@pytest.mark.slow
 def test_scan_dsl(benchmark: Any, figure: Record, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """`porter scan` of a generated CuTe DSL file, effort and the start of the process included."""
     count = 20_000 if request.config.getoption("benchmark_only", default=False) else 2_000

@@ -17,7 +17,7 @@ from porter.verify.inputs import choose, generate
 from porter.verify.problem import bind
 
 
-@pytest.mark.spread(6)
+@pytest.mark.spread(14)
 @pytest.mark.parametrize("path", compiled(CASES))
 def test_original(path: Path, benchmark: Any) -> None:
     case = load_case(path)

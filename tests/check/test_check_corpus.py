@@ -46,12 +46,13 @@ def assert_clean(path: Path, program: str, level: str) -> None:
     assert found or verdict is Verdict.CLEAN
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize("path", compiled(CUDA))
 def test_ports_are_clean_at_strict_level(path: Path) -> None:
     assert_clean(path, "port", "strict")
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("path", compiled(CUDA))
 def test_originals_have_no_errors_at_practice_level(path: Path) -> None:
     assert_clean(path, "original", "practice")

@@ -57,6 +57,7 @@ def same(*args: str) -> Any:
     return untimed(one.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.external
 def test_original_and_port_in_two_processes(tmp_path: Path) -> None:
     source = str(CORPUS / "gemm_coop/gemm_coop.cu")
@@ -174,6 +175,7 @@ def running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.spread(2)
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are found in /proc")
 @pytest.mark.parametrize("whole_group", [True, False])
 def test_an_interrupt_leaves_no_process(whole_group: bool, tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ TODAY = [
 ]
 
 
+@pytest.mark.spread(5)
 @pytest.mark.parametrize("case", TODAY)
 def test_the_result_is_of_the_port_of_today(case: Case) -> None:
     plan, notes = plan_of(case.kernel)
@@ -143,6 +144,7 @@ def replaced(setup: Setup, ptx: str) -> Setup:
     return dataclasses.replace(setup, kernel=dataclasses.replace(setup.kernel, ptx=ptx))
 
 
+@pytest.mark.spread(3)
 @pytest.mark.external
 @pytest.mark.parametrize("name", SAMPLED)
 def test_some_mutants_give_what_is_kept(name: str) -> None:

@@ -155,6 +155,7 @@ def test_scan_csv_and_json_exclude_each_other(tmp_path):
 # --- output that cannot be written
 
 
+@pytest.mark.spread(2)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("arguments", [["scan"], ["--format", "json", "scan"]])
 def test_standard_output_that_is_full(arguments, tmp_path):
@@ -170,6 +171,7 @@ def test_standard_output_that_is_full(arguments, tmp_path):
         assert "PT0008" in done.stderr
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("arguments", [["scan"], ["port"], ["--format", "json", "scan"]])
 def test_a_reader_that_went_away(arguments, tmp_path):
     """The status says so; it is neither success nor findings."""

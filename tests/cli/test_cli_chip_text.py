@@ -181,6 +181,7 @@ def lines_of(diagnostics: list[Diagnostic]) -> list[tuple[str, int]]:
     ]
 
 
+@pytest.mark.slow
 def test_text_that_the_port_writes_anew_counts(elsewhere: tuple[str, ...]) -> None:
     changed = KERNEL.replace("mma(d, a + k, b + k);", "mma(d, a + k + __CUDA_ARCH__, b + k);")
     path = kept({"k.cu": changed}) / "k.cu"
@@ -207,6 +208,7 @@ def test_a_guard_that_the_chip_sets_counts(elsewhere: tuple[str, ...]) -> None:
     assert lines_of(left_of(path, flags=elsewhere)) == [("own.cuh", 1)]
 
 
+@pytest.mark.slow
 def test_macros_of_the_command_line_count() -> None:
     text = KERNEL + "#if defined(FAST) && NV_TARGET == 9\n__device__ int fast;\n#endif\n"
     path = kept({"k.cu": text}) / "k.cu"

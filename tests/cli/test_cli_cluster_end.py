@@ -37,7 +37,7 @@ def document(*args: object, code: int = 0) -> dict:
 
 
 @pytest.mark.external
-@pytest.mark.spread(8)
+@pytest.mark.spread(20)
 @pytest.mark.parametrize("name", ALL)
 def test_the_compiler_says_which_kernels_end_too_early(name: str) -> None:
     path = source(name)

@@ -183,6 +183,7 @@ def test_keys_stand_for_options_that_there_are() -> None:
     assert not [key.option for key in KEYS.values() if not any(o.startswith(key.option) for o in options)]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("command", ["scan", "plan", "port", "build", "verify", "hazards", "mutate", "explain"])
 def test_every_command_that_reads_sources_takes_rules(tmp_path: Path, command: str) -> None:
     broken = tmp_path / "rules"

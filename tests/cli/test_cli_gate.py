@@ -123,6 +123,7 @@ def test_a_port_that_does_not_compile_is_exit_code_4(
     assert result.stdout_bytes == b""
 
 
+@pytest.mark.spread(3)
 @needs_compiler
 @pytest.mark.parametrize("options", [["-o", "OUT"], ["--apply", "--allow-dirty"], ["--check"]], ids=lambda o: o[0])
 def test_a_refused_port_is_not_written(tmp_path: Path, emitted: Callable[[str, str], None], options: list[str]) -> None:
@@ -185,6 +186,7 @@ def test_the_summary_names_kernels_with_registers_and_spills(tmp_path: Path, com
     assert len(compilations) == 4, "a header is part of the content"
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_nothing_instantiates_is_named(tmp_path: Path) -> None:
     kernel = project(tmp_path / "k", TEMPLATE)
@@ -220,6 +222,7 @@ def test_headers_of_host_libraries_are_stood_in_for_and_launches_are_read(tmp_pa
     assert "PT3016" in [d["id"] for d in document["diagnostics"]]
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_build_and_run_stand_in_for_them_too(tmp_path: Path) -> None:
     result = porter("build", project(tmp_path / "k", TORCH))
@@ -358,6 +361,7 @@ def test_a_dsl_kernel_without_a_case_is_not_compiled(tmp_path: Path) -> None:
     assert "case" in said["reason"] or "compiler" in said["reason"]
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_progress_is_for_terminals(tmp_path: Path, compilations: list[str]) -> None:
     done = subprocess.run(

@@ -169,6 +169,7 @@ NESTED = {
 }
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("command", ["scan", "port"])
 @pytest.mark.parametrize("body", NESTED.values(), ids=NESTED.keys())
 def test_cuda_nested_deep(body: str, command: str, tmp_path: Path) -> None:
@@ -186,6 +187,7 @@ def nested_python(deep: int) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("command", ["scan", "port"])
 @pytest.mark.parametrize(
     "text",
@@ -255,6 +257,7 @@ def test_an_operand_that_an_asm_statement_does_not_have(command: str, tmp_path: 
     assert "%98 of an asm statement with 97 operands" in " ".join(output.split())
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("command", ["scan", "port"])
 def test_processes_do_not_change_what_is_said_of_a_tree(command: str, tmp_path: Path) -> None:
     for i in range(200):
@@ -269,7 +272,7 @@ def test_processes_do_not_change_what_is_said_of_a_tree(command: str, tmp_path: 
     assert one.count("wgmma") > 0
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(5)
 @pytest.mark.parametrize("name", [b"k\xff.cu", b"k\xe9\n.cu", b"k\xff.py"])
 @pytest.mark.parametrize("command", ["scan", "plan", "port"])
 def test_a_name_that_is_not_utf_8(command: str, name: bytes, tmp_path: Path) -> None:

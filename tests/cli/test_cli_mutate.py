@@ -62,6 +62,7 @@ def test_other_code_is_run_again(tmp_path: Path) -> None:
     assert read_record(tmp_path / "gemm_coop.json") == record
 
 
+@pytest.mark.slow
 @pytest.mark.external
 def test_json_follows_its_schema_and_originals_are_mutated_too() -> None:
     code, text = run("--format", "json", "mutate", KERNEL, "--original", "--sizes", "M=64,N=128,K=128")

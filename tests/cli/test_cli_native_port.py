@@ -60,6 +60,7 @@ def test_steps_are_given_where_the_case_verified_them(tmp_path: Path, monkeypatc
     assert "issues M=128 MMAs; case.yaml verified it at 3 sizes" in said
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, said, run = ported(tmp_path, monkeypatch, lambda text: "release(" in text)
     assert "release(" not in text

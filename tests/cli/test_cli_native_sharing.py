@@ -91,6 +91,7 @@ LEFT = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", LEFT)
 def test_a_block_has_an_sm_for_itself(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given, expected = LEFT[name]

@@ -22,6 +22,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(("kernel", "behind"), PLACES)
 def test_other_bytes_are_no_internal_error(kernel: str, behind: bytes, tmp_path: Path) -> None:
     source = (CORPUS / kernel / f"{kernel}.cu").read_bytes()

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import pytest
 from click.testing import CliRunner
 
 from porter.cli.main import main
@@ -125,6 +126,7 @@ def test_steps_that_change_results_are_there_on_request() -> None:
     assert (found["promotion"], found["scales"]) == ("no", "on request")
 
 
+@pytest.mark.slow
 def test_plan_of_a_tree_shows_a_kernel_once_and_refuses_what_port_refuses(tmp_path: Path) -> None:
     kernel = (CORPUS / "gemm_pipelined" / "gemm_pipelined.cu").read_bytes()
     for header in CORPUS.glob("gemm_pipelined/*.cuh"):

@@ -43,6 +43,7 @@ def written(folder: Path, case: str = CASE, head: str = "") -> Path:
     return folder / "gemm.cu"
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("name", "style", "asked"),
     [
@@ -115,6 +116,7 @@ def test_without_a_run_there_are_no_steps(tmp_path: Path) -> None:
     assert any("without the step release: no case beside it" in w for w in warnings)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("order", [("a.cu", "b.cu"), ("b.cu", "a.cu")])
 def test_a_header_is_shown_once_for_the_files_that_share_it(tmp_path: Path, order: tuple[str, str]) -> None:
     (tmp_path / "gemm.cuh").write_text("#pragma once\n" + KERNEL.replace("HEAD", ""))

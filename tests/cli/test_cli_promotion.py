@@ -53,6 +53,7 @@ def test_a_plan_names_the_option(promoted: Path) -> None:
     assert "the order of sums is new" in " ".join(asked.split())
 
 
+@pytest.mark.slow
 def test_a_configuration_asks_for_it(promoted: Path) -> None:
     (promoted.parent / "porter.toml").write_text('style = "native"\ndrop-promotion = true\n')
     said = porter("plan", promoted).output

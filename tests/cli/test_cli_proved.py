@@ -96,6 +96,7 @@ def test_verify_refuses_a_port_that_runs_call_right(folder: Path, tmp_path: Path
     assert "in another order" in document["proofs"][0]["equality"]["why"]
 
 
+@pytest.mark.slow
 def test_a_port_that_leaves_something_else_is_not_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ def test_port_says_what_is_proved(folder: Path, tmp_path: Path) -> None:
     assert proofs["equality"]["status"] == "equal"
 
 
+@pytest.mark.slow
 def test_what_the_original_has_too_is_no_defect_of_the_port(folder: Path, tmp_path: Path) -> None:
     """An original that expects more bytes than come; the port is written, and both wait for ever."""
     source = folder / "gemm_tma.cu"
@@ -182,6 +184,7 @@ def test_a_program_is_proved_at_its_launches(tmp_path: Path) -> None:
     assert proof["sizes"] == ["a grid of 1x1x1 blocks of 384x1x1 threads"]
 
 
+@pytest.mark.slow
 def test_a_program_with_a_hazard_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "prog.cu"
     folder = CORPUS / "gemm_ws"

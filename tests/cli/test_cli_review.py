@@ -75,6 +75,7 @@ def test_a_group_that_stands_alone_is_refused_alone(answer: Answer) -> None:
     assert "src/gemm_ws.cu:" in done.output
 
 
+@pytest.mark.slow
 def test_what_is_decided_is_kept_when_one_stops(answer: Answer) -> None:
     stopped = answer("y y q", *BEGIN)
     assert stopped.exit_code == 3
@@ -156,6 +157,7 @@ def test_a_new_port_keeps_what_was_edited_in_the_output(answer: Answer) -> None:
     assert "tcgen05" in text
 
 
+@pytest.mark.slow
 def test_conflicts_stand_there_as_git_writes_them(answer: Answer) -> None:
     answer("a", *BEGIN)
     out, source = Path("out/gemm_ws.cu"), Path("src/gemm_ws.cu")

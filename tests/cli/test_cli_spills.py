@@ -72,6 +72,7 @@ def _kernels() -> str:
     return _HEAD + kernels + _OTHER
 
 
+@pytest.mark.slow
 def test_accumulators_stored_straight_to_global_memory(tmp_path: Path) -> None:
     try:
         find_toolkit()

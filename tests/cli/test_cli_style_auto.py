@@ -250,6 +250,7 @@ def test_a_style_that_is_asked_for_by_name_is_given_and_warns(tmp_path: Path, mo
     assert "gemm reaches 26.6 % of its chip's nominal rate; at M=64 it reaches 39.2 %" in said
 
 
+@pytest.mark.slow
 def test_the_native_style_does_not_end_below_the_compat_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verified(monkeypatch, Verdict.CLEAN)
     monkeypatch.setattr(verifying, "prove", lambda *claim: verifying.Proof(("case.yaml",), 1))
@@ -450,6 +451,7 @@ def tree(folder: Path, count: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_files_whose_turn_did_not_come_are_named_in_one_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = verified(monkeypatch, Verdict.CLEAN)
     folder = tree(tmp_path / "tree", 6)
@@ -499,6 +501,7 @@ def test_it_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "thread_index" not in ported(tmp_path / "gemm.cu")[0]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("command", [("build",), ("hazards",), ("kit", "-o", "kit.tar")])
 def test_commands_without_the_option_make_compat_ports(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ def test_compiles_without_loss(cuda_case: Case) -> None:
     assert (resources.spill_stores, resources.spill_loads, resources.stack) == (0, 0, 0)
 
 
+@pytest.mark.spread(2)
 def test_fits_the_machine(cuda_case: Case) -> None:
     resources = made(cuda_case).resources
     assert resources is not None

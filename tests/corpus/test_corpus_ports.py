@@ -42,7 +42,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return load_case(request.param)
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(8)
 def test_port_is_sm_100a_code(case: Case, tmp_path: Path) -> None:
     result = port_sources(load_sources(case.kernel))
     source = materialize(PortPlan(files=result.files), case.kernel, tmp_path)
@@ -55,7 +55,7 @@ def test_port_is_sm_100a_code(case: Case, tmp_path: Path) -> None:
     assert any(o.startswith("tcgen05.dealloc.") for o in opcodes)
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(8)
 def test_port_verifies(case: Case) -> None:
     outcome = CliRunner().invoke(main, ["verify", "--style", "compat", str(case.kernel.parent)])
     assert outcome.exit_code == ExitCode.OK, outcome.output

@@ -39,7 +39,7 @@ def assert_clean(result: VerifyResult) -> None:
         assert row.verdict is Verdict.CLEAN, [(d.message, d.detail) for d in row.diagnostics]
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @each(QUICK)
 def test_late_completion_at_all_sizes(path: Path) -> None:
     """Asynchronous work lands as late as its waits allow: a kernel that relied on luck would fail here."""
@@ -48,7 +48,7 @@ def test_late_completion_at_all_sizes(path: Path) -> None:
     assert_clean(result)
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @each()
 @pytest.mark.parametrize("schedule", ["eager", "random"])
 def test_other_schedules(path: Path, schedule: str) -> None:
@@ -57,7 +57,7 @@ def test_other_schedules(path: Path, schedule: str) -> None:
     assert_clean(result)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @each()
 def test_rounding_stays_within_bounds(path: Path) -> None:
     result = run(path, "late", ("normal", "wide"), all_sizes=False)

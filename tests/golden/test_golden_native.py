@@ -24,6 +24,7 @@ def test_there_are_goldens() -> None:
     assert {"gemm_ws", "gemm_persistent"} <= set(KERNELS)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_native_changes_what_the_golden_one_says(name: str) -> None:
     before, result = full_rate_port(name), full_rate_port(name, STEPS, STAGES)

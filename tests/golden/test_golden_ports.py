@@ -74,6 +74,7 @@ def test_port_is_the_golden_one(case: Path) -> None:
     assert diff_of(result) == golden.read_text(encoding="utf-8")
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda p: p.parent.name)
 def test_second_port_is_empty(case: Path, tmp_path: Path) -> None:
     result = port_of(case)

@@ -162,6 +162,7 @@ def test_products_of_one_cta(quick: bool) -> None:
     assert wrong(*kernel(chosen(FORMS, quick))) == []
 
 
+@pytest.mark.slow
 @ALL_IN_TWO
 def test_products_of_a_pair(quick: bool) -> None:
     assert wrong(*kernel(chosen(PAIR_FORMS, quick), 2, 128)) == []

@@ -88,6 +88,7 @@ def ran(text: str, number: int = 0, ctas: int = 1) -> Ran:
     return run(lowered_module(text), launch, [np.zeros(4, np.uint32)], 16, mode="deferred", patience=patience)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_mistake_traps_where_it_was_made(name: str) -> None:
     text, number, opcode = PLANTED[name]
@@ -142,7 +143,7 @@ PRODUCTS = {
 }  # fmt: skip
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_wrong_products_trap(name: str) -> None:
     body, number = PRODUCTS[name]

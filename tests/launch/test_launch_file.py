@@ -369,6 +369,7 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {p.name: p for p in folder.iterdir()}
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("kind", ["fatbin", "object", "compressed"])
 @pytest.mark.parametrize(("arch", "target"), [(None, "sm_100a"), ("sm_90a", "sm_90a")])
 def test_ptx_within_a_binary(

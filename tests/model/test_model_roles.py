@@ -79,6 +79,7 @@ def roles(body: str) -> WarpgroupRoles:
     return of_kernel(text, bounds=f"__launch_bounds__({THREADS})").kernel.roles
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("first", range(0, 200, 50))
 def test_no_warpgroup_with_mmas_is_left_out(first: int) -> None:
     exact = seen = 0

@@ -403,6 +403,7 @@ def of_corpus(folder: Path) -> tuple[KernelPipeline, ...]:
     return tuple(pipelines(folder / f"{folder.name}.cu", RULES))
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("folder", RAW, ids=lambda p: p.name)
 def test_the_corpus_meets_its_own_counts(folder):
     (found,) = of_corpus(folder)

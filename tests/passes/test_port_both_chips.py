@@ -112,6 +112,7 @@ def test_each_half_is_right(name: str, tmp_path: Path) -> None:
     both(tmp_path, VARIANTS[name])
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("path", sampled(CUDA))
 def test_halves_of_the_corpus(path: Path) -> None:
     sources = load_sources(load_case(path).kernel)
@@ -251,6 +252,7 @@ def test_what_is_new_beside_a_port_for_both_is_ported(tmp_path: Path) -> None:
     assert result.files[str(path)] == path.read_bytes() or result.groups
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("raw", [True, False])
 def test_source_in_a_string_has_both_forms(raw: bool, tmp_path: Path) -> None:
     option = "-gencode=arch=compute_90a,code=sm_90a"
@@ -294,6 +296,7 @@ def test_verify_with_both_forms() -> None:
     assert outcome.exit_code == ExitCode.OK, outcome.output
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("command", ["port", "verify"])
 def test_a_changed_hopper_form_is_refused(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check of what is compiled for Hopper sees a branch that is not the original."""

@@ -135,6 +135,7 @@ def test_verify_does_not_take_it_for_ported(tmp_path: Path) -> None:
     assert [d.code.id for d in left] == ["PT5028", "PT1005", "PT1007"]
 
 
+@pytest.mark.slow
 def test_a_string_with_a_kernel_makes_up_for_another(tmp_path: Path) -> None:
     other = 'const char* kHost = R"src(#include "host.h"\n__global__ void f() {}  // no wgmma, no asm\n)src";\n'
     strings = f'const char* kSource = R"src({GEMM})src";\n'

@@ -18,6 +18,7 @@ QUICK = ("passed by reference",)
 NAMES = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in KERNELS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_port_and_original_agree(tmp_path: Path, name: str) -> None:
     kernel = tmp_path / "kernel.cu"

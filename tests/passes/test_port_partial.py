@@ -291,6 +291,7 @@ def beside(directory: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_what_was_ported_verifies(tmp_path: Path) -> None:
     outcome = CliRunner().invoke(main, ["verify", str(beside(tmp_path)), "--families", "integers"])
     assert outcome.exit_code == ExitCode.OK, outcome.output
@@ -340,6 +341,7 @@ def test_strings_of_a_host_program(tmp_path: Path) -> None:
     assert b"__trap();" in result.files[str(path)]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_refused_file_does_not_hold_back_its_neighbours(tmp_path: Path, mixed: bool) -> None:
     (tmp_path / "ops.cuh").write_text("#pragma once\n" + HEAD + OPS)

@@ -71,6 +71,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", PORTED)
 def test_what_literals_and_object_macros_spell_is_ported(tmp_path: Path, name: str) -> None:
     result = port_files(tmp_path / "in", {"kernel.cu": PORTED[name]})

@@ -194,7 +194,7 @@ def compile_all(ported: Ported, root: Path, out: Path, *archs: str) -> None:
             compile_ptx(CompileRequest(path, arch, lineinfo=False))
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(5)
 @pytest.mark.parametrize("name", SETS)
 def test_a_header_is_ported_once_for_all(tmp_path: Path, name: str) -> None:
     files, expected = SETS[name]
@@ -207,6 +207,7 @@ def test_a_header_is_ported_once_for_all(tmp_path: Path, name: str) -> None:
     assert not any(b"wgmma." in re.sub(rb"//[^\n]*", b"", ported.new[path]) for path in ported.changed)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SETS])
 def test_every_file_compiles_with_the_ported_header(tmp_path: Path, name: str, keep: bool) -> None:

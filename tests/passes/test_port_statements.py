@@ -120,6 +120,7 @@ JUMPS = {
 SLOW = "back, with changed registers"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == SLOW else []) for n in JUMPS])
 def test_jumps_do_not_pass_by_moves(tmp_path: Path, name: str) -> None:
     declare, write = JUMPS[name]

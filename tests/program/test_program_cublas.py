@@ -378,6 +378,7 @@ int main() {
 """
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("command", ["run", "hazards"])
 @pytest.mark.parametrize("named", [(), ("-l", "cublas")])
 def test_a_program_that_checks_itself(

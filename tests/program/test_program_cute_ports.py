@@ -66,7 +66,7 @@ def run(program: Path, args: list[str], simulator: Options, on_launch: LaunchHoo
     return run_program(program, args, ProgramOptions(simulator, on_launch=on_launch))
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("layout", ["NT", "TN"])
 @pytest.mark.parametrize("name", NAMES)

@@ -98,7 +98,7 @@ LEFT = {
 """What is said of the kernels on PTX."""
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(
     ("macros", "verdict", "code", "says"),
     [
@@ -168,6 +168,7 @@ def test_options_of_comparisons_are_refused(tmp_path: Path) -> None:
         assert (done.exit_code, says.replace("`", "") in done.output.replace("`", "")) == (2, True), done.output
 
 
+@pytest.mark.slow
 def test_nothing_written_is_no_verdict(toolkit: Toolkit, tmp_path: Path) -> None:
     document = verify(tmp_path, "", "--no-hazards", "--", 0)
     (row,) = document["rows"]

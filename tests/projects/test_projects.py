@@ -102,6 +102,7 @@ def test_into_a_directory(project: Project) -> None:
     _makes(Path("../ported"), ["100a"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("project", samples("pytorch_extension", "cmake_library"), indirect=True)
 def test_in_place_for_both_chips(project: Project) -> None:
     """What was ported in place is built for either chip, and Hopper's half is compared with Blackwell's."""

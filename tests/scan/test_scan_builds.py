@@ -40,6 +40,7 @@ def inventory(tree: Path, name: str, text: str, kernel: str = GEMM) -> dict[str,
     return {f.path.removeprefix(f"{tree.as_posix()}/"): f for f in take_inventory([tree]).files}
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", REWRITTEN)
 def test_build_files_that_a_port_changes_are_there(tmp_path: Path, name: str) -> None:
     found = inventory(tmp_path, name, REWRITTEN[name])[name]

@@ -182,7 +182,7 @@ def test_headers_that_no_file_includes_are_ported_by_themselves(tmp_path: Path) 
     assert names["headers that include each other"] == {"main.cu", "k.cuh"}
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(5)
 @pytest.mark.parametrize("name", [n for n in TREES if not any(w in n for w in ("refused", "two texts", "CUTLASS"))])
 def test_a_port_of_a_tree_scans_as_ported(tmp_path: Path, name: str) -> None:
     root = lay_out(tmp_path, TREES[name])
@@ -195,7 +195,7 @@ def test_a_port_of_a_tree_scans_as_ported(tmp_path: Path, name: str) -> None:
     assert not any(b"FEAT_SM90" in text for text in ported.new.values())
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(7)
 @pytest.mark.parametrize("case", sampled(CUDA))
 def test_ports_of_the_corpus_scan_as_ported(tmp_path: Path, case: Path) -> None:
     source = next(case.parent.glob("*.cu"))
@@ -208,6 +208,7 @@ def test_ports_of_the_corpus_scan_as_ported(tmp_path: Path, case: Path) -> None:
     assert set(after.efforts) <= {"none"}
 
 
+@pytest.mark.slow
 def test_processes_and_their_number_change_nothing(tmp_path: Path) -> None:
     files = {
         f"{at}/{name}": text

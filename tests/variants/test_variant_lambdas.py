@@ -42,6 +42,7 @@ def test_a_lambda_that_gets_lost_is_refused_there(name: str, tmp_path: Path) -> 
     assert any(LOST[name] in lines[d.where.line - 1] for d in found if d.where is not None and d.where.line)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", SEEN)
 def test_other_spellings_of_calls_are_seen(name: str, tmp_path: Path) -> None:
     result = ported(name, tmp_path)

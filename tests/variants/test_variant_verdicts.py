@@ -44,6 +44,7 @@ def test_a_right_port_is_right() -> None:
     assert run(PLAIN).outcome is Outcome.RIGHT
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(("old", "new", "said"), [
     ("ACC[0] += 1.f;", "", "128 of 2048 values differ"),
     ("t < tiles", "t < tiles - 1", "values differ"),

@@ -22,7 +22,7 @@ def in_the_tenth(name: str) -> bool:
     return hashlib.sha256(name.encode()).digest()[5] < 25
 
 
-@pytest.mark.spread(5)
+@pytest.mark.spread(10)
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=[] if in_the_tenth(name) else [pytest.mark.slow]) for name in VARIANTS
 ])  # fmt: skip

@@ -147,6 +147,7 @@ def with_state(folder: Path, declaration: str, before: str, behind: str, lock: b
     return kernel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["counter", pytest.param("lock", marks=pytest.mark.slow)])
 def test_a_second_launch_finds_what_the_first_left(tmp_path: Path, state: str) -> None:
     declaration, before, behind, instead = STATES[state]

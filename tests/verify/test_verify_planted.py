@@ -64,7 +64,7 @@ def test_the_port_itself_is_clean(ported: Path) -> None:
 SLOW = {"wrong-type", "wrong-n", "alloc-missing", "dealloc-missing", "constant-parity", "k-advance-missing"}
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(8)
 @pytest.mark.parametrize(("pattern", "replacement"), [
     pytest.param(*m[1:], id=m[0], marks=pytest.mark.slow if m[0] in SLOW else ()) for m in MISTAKES
 ])  # fmt: skip

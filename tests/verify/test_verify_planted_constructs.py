@@ -48,7 +48,7 @@ def planted(name: str, right: str, wrong: str) -> Path:
     return kept(files) / kernel.name
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(("name", "right", "wrong"), MISTAKES)
 def test_mistake_is_refused(name: str, right: str, wrong: str) -> None:
     kernel = CORPUS / name / f"{name}.cu"

@@ -59,6 +59,7 @@ def verify(path: Path, *more: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.slow
 @pytest.mark.spread(4)
 @pytest.mark.parametrize(("name", "pattern", "planted"), MISTAKES, ids=lambda x: re.sub(r"\W+", "-", x)[:24])
 def test_registers_that_do_not_come(name: str, pattern: str, planted: str) -> None:
