@@ -74,6 +74,7 @@ def test_original_and_port_in_two_processes(tmp_path: Path) -> None:
     assert {h["hazard"] for h in run["hazards"]} == {"H16"}
 
 
+@pytest.mark.slow
 @pytest.mark.external
 def test_all_sizes_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = yaml.safe_load((CORPUS / "gemm_coop/case.yaml").read_text())

@@ -209,6 +209,7 @@ def test_parameters_in_a_wrong_order_differ(tmp_path: Path) -> None:
     assert document["cases"][0]["status"] != "equal"
 
 
+@pytest.mark.slow
 def test_a_case_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
     shutil.copytree(KERNEL, tmp_path / "right")
     (tmp_path / "a.case.yaml").write_text("version: 1\n")

@@ -331,6 +331,7 @@ def test_a_port_that_spills_where_its_original_does_not_is_a_warning(
     assert f"{spilled['after']} bytes of stores" in warning["message"]
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_sources_in_strings(tmp_path: Path, emitted: Callable[[str, str], None]) -> None:
     text = HEADER.replace("#pragma once\n", "") + SIGNATURE + BODY

@@ -111,6 +111,7 @@ int main(int argc, char** argv) {
 NT, TN = "_Z4tileI3MmaLb0EEvPfPKfT_i", "_Z4tileI3MmaLb1EEvPfPKfT_i"
 
 
+@pytest.mark.slow
 def test_parameters_of_a_port_are_its_own(tmp_path: Path) -> None:
     """The port's MMA is larger, and one of its two kernels adds one; the loop that takes the time is cut."""
     source = tmp_path / "tile.cu"

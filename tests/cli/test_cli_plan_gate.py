@@ -109,6 +109,7 @@ def test_kernels_in_strings_stay_at_m64(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_without_a_run_there_are_no_steps(tmp_path: Path) -> None:
     (tmp_path / "gemm_ws.cu").write_text((CORPUS / "gemm_ws" / "gemm_ws.cu").read_text())
     kernel, warnings, _ = planned(tmp_path / "gemm_ws.cu", "native")
