@@ -7,6 +7,7 @@ some place. What data decide is refused; they have to be followed then.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -21,15 +22,9 @@ from porter.facts.instructions.registry import computes
 from porter.facts.machine import Machine
 from porter.facts.state import Group, Warp
 from porter.facts.values import Value
+from porter.ptx.global_memory import leaves_global_alone
 
 _ACCESSES = frozenset(("ld", "ldu", "st", "cp"))
-_NEAR = frozenset((
-    "wgmma", "tcgen05", "mma", "ldmatrix", "stmatrix", "movmatrix", "mbarrier", "bar", "barrier", "fence", "membar",
-    "elect", "shfl", "vote", "match", "redux", "activemask", "mapa", "getctarank", "setmaxnreg", "nanosleep",
-    "griddepcontrol", "exit", "ret", "prefetch", "prefetchu", "createpolicy",
-))  # fmt: skip
-"""What touches nothing of global memory."""
-_NEAR_SPACES = ("shared", "local", "param")
 _NOTHING = np.zeros((), np.uint64)
 _What = Literal["access", "near", "branch", "other"]
 
@@ -77,11 +72,11 @@ class PlaceFollower(Follower):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.contents = _Places(machine)
-        self._whats: dict[int, _What] = machine.flow.__dict__.setdefault("_touches", {})
+        self._whats = _whats(machine.flow)
 
     def follow(self, warp: Warp, group: Group) -> Then | None:
         at = group.pc
-        what = self._whats.get(at) or self._whats.setdefault(at, _what(self._machine.flow, at))
+        what = self._whats[at]
         if what == "near":
             return None
         if what == "other" and self._taken(warp, group, None) is not None:
@@ -95,13 +90,16 @@ class PlaceFollower(Follower):
         raise NotUnderstood("what data decide", group.pc)
 
 
+@lru_cache(maxsize=64)
+def _whats(flow: Flow) -> list[_What]:
+    """By instruction."""
+    return [_what(flow, at) for at in range(len(flow.decoded))]
+
+
 def _what(flow: Flow, at: int) -> _What:
-    written, ins = flow.code.code[at], flow.decoded[at]
-    head = written.parts[0]
-    if head == "bra":
+    parts, ins = flow.code.code[at].parts, flow.decoded[at]
+    if parts[0] == "bra":
         return "branch"
-    if (ins is not None and computes(ins)) or head in _NEAR:
+    if (ins is not None and computes(ins)) or leaves_global_alone(parts):
         return "near"
-    if head not in ("cp", "tensormap") and any(part.startswith(_NEAR_SPACES) for part in written.parts):
-        return "near"
-    return "access" if head in _ACCESSES and "reduce" not in written.parts else "other"
+    return "access" if parts[0] in _ACCESSES and "reduce" not in parts else "other"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from porter.ptx import global_memory
 from porter.ptx.ast import Instruction, Placeholder, Reg
 from porter.ptx.inline import parse_template
 from porter.ptx.requirement import Requirement, TargetName
@@ -236,3 +237,11 @@ def test_constants_that_rows_ask_for_are_told_apart(
 ) -> None:
     assert all(lookup(one(text.format(value))) is not None for value in legal)
     assert all(lookup(one(text.format(value))) is None for value in refused)
+
+
+def test_sections_of_what_leaves_global_memory_alone() -> None:
+    for section, opcodes in global_memory._ELSEWHERE.items():
+        for opcode in opcodes:
+            sections = [row.section for row in FORMS if row.name.split(".")[0] == opcode]
+            assert sections, opcode
+            assert all(found.startswith(f"{section}.") for found in sections), opcode
