@@ -270,7 +270,8 @@ class Tree:
     @functools.cached_property
     def scopes(self) -> Mapping[cst.CSTNode, Scope]:
         with at_work():
-            found: dict[cst.CSTNode, Scope] = dict(self.wrapper.resolve(ScopeProvider))  # type: ignore[arg-type]
+            resolved = self.wrapper.resolve(ScopeProvider)
+        found = {node: scope for node, scope in resolved.items() if isinstance(scope, Scope)}
         for node in walk(self.module):
             # what ScopeProvider takes for uses, and a walrus that it leaves in its comprehension
             for name in _set_by(node):
@@ -418,7 +419,7 @@ def _value(node: Any) -> Any:
         case cst.Name(value="True" | "False" | "None" as word):
             return CONSTANTS[word]
         case cst.UnaryOperation(operator=cst.Minus(), expression=cst.BaseNumber() as number):
-            return -number.evaluated_value  # type: ignore[attr-defined]
+            return -_value(number)
         case cst.Tuple() | cst.List() | cst.Set():
             values = element_values(node)
             kind = {cst.Tuple: tuple, cst.List: list, cst.Set: set}[type(node)]

@@ -114,7 +114,7 @@ def prove(
 ) -> Proof:
     """What verified a port, or why nothing did: no case runs a kernel, or another instantiation of it than that which
     the file has, a run ended otherwise than clean, or the time of `budget` was over before. Rows that are made are
-    added to `known`, runs of originals to `runs`."""
+    added to `known`, single runs to `runs`."""
     runs = Runs() if runs is None else runs
     noting = _Noting(builder)
     try:
@@ -225,10 +225,10 @@ def _not_run(error: PorterError) -> str:
 
 
 def _runs(claim: Claim) -> Iterator[Wanted]:
-    """Every size, each under the late schedule with all families and under random ones with those that are exact, or
-    with all that a case has where none of them is; the checker looks on at strict level. With other stages or CTAs a
-    long loop is run, too, and with several accumulators many tiles of a block: a phase that does not turn with them
-    shows when they come round again. Of blocks that do the work of others one does that of all."""
+    """Every size, each under the late schedule with all families and, on the same inputs, under random ones with those
+    that are exact, or with all that a case has where none of them is; the checker looks on at strict level. With other
+    stages or CTAs a long loop is run, too, and with several accumulators many tiles of a block: a phase that does not
+    turn with them shows when they come round again. Of blocks that do the work of others one does that of all."""
 
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return claim.plan.on(case.template, case.launch.grid, case.map_params), []
@@ -257,7 +257,8 @@ def _runs(claim: Claim) -> Iterator[Wanted]:
     if claim.takes_over:
         yield replace(late, sizes=alone, families=_exact, settings=SimOptions(resident=1))
     for seed in _DSL_SEEDS if claim.dsl else _SEEDS:
-        random = replace(late, settings=SimOptions(schedule="random", seed=seed), families=_exact, again=not claim.dsl)
+        settings = SimOptions(schedule="random", seed=seed)
+        random = replace(late, settings=settings, families=_exact, again=not claim.dsl, inputs=0)
         yield random
         for sizes in further:
             yield replace(random, sizes=sizes)

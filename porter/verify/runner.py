@@ -58,7 +58,8 @@ class VerifyOptions:
     `checking` gives, for original or port, a backend that also looks for hazards, which the first family of each size
     is run on. `under` gives a backend with a schedule of that name: an original that is wrong is run on others, to tell
     a race from a wrong result. `budget`: how long new rows are begun, and those that there are. `known`: rows that were
-    made before in this process, to which others are added; `runs`: the same of runs of originals."""
+    made before in this process, to which others are added; `runs`: the same of single runs.
+    `inputs`: what inputs are drawn from, where that is not `seed`, from which schedules are."""
 
     families: Sequence[str] | None = None
     sizes: Sequence[Mapping[str, Number]] = ({},)
@@ -73,6 +74,12 @@ class VerifyOptions:
     under: Callable[[str], Backend] | None = None
     known: Known | None = None
     runs: Runs | None = None
+    inputs: int | None = None
+
+    @property
+    def of_inputs(self) -> int:
+        """What inputs are drawn from."""
+        return self.seed if self.inputs is None else self.inputs
 
 
 _GOOD = (Verdict.CLEAN, Verdict.REVIEW)
@@ -246,19 +253,28 @@ class _Session:
     # Runs ---------------------------------------------------------------------------------------------
 
     def _trial(self, problem: Problem, family: Family) -> Trial:
-        return Trial(problem, family, self.options.seed, self.backend.arithmetic)
+        seed, arithmetic, runs = self.options.of_inputs, self.backend.arithmetic, self.options.runs
+
+        def make() -> Trial:
+            return Trial(problem, family, seed, arithmetic)
+
+        case, sizes = problem.case, sorted(problem.sizes.items())
+        return make() if runs is None else runs.trial(
+            f"{case.path} {case.compare} {sizes} {family.name} {seed} {arithmetic}", make)  # fmt: skip
 
     def _run(
-        self, trial: Trial, program: Program, backend: Backend, check: bool, left: Left | None = None
-    ) -> tuple[Ran, list[HazardRun]]:
-        """One run, in the checking simulator where hazards are looked for; `left` is what a launch before it left."""
+        self, trial: Trial, program: Program, backend: Backend, check: bool, left: Left | None = None,
+        is_judged: bool = False,
+    ) -> tuple[Ran, list[HazardRun]]:  # fmt: skip
+        """One run, in the checking simulator where hazards are looked for; `left` is what a launch before it left.
+        `is_judged`: it says something of an original, beside what it says of ports that are held against it."""
         self._tell(trial.problem, f"{trial.family.name}: {program.name}")
         checking = self.options.checking(program.name) if check and self.options.checking else None
         runs_on = checking.backend if checking else backend
         if left is not None and isinstance(runs_on, SimBackend):
             runs_on = runs_on.on(left.variables)
-        if self.options.runs is not None and program.name == "original" and isinstance(runs_on, SimBackend):
-            runs_on = self.options.runs.on(runs_on)
+        if self.options.runs is not None and isinstance(runs_on, SimBackend):
+            runs_on = self.options.runs.on(runs_on, is_judged or program.name != "original")
         ran = trial.run(program, runs_on, backend.name, left.scratch if left is not None else None)
         self._executed.add(program, ran.result.stats)
         if checking is None:
@@ -374,7 +390,7 @@ class _Session:
     def _digest(self, problem: Problem, family: Family, programs: Sequence[Program], how: str) -> str:
         """Of all that a row depends on."""
         settings = [self.backend.name, self.backend.arithmetic, self.options.schedule, str(self.options.seed), how]
-        inputs = [problem.case.name, sorted(problem.sizes.items()), family.name]
+        inputs = [problem.case.name, sorted(problem.sizes.items()), family.name, self.options.of_inputs]
         given = [(p.launch, p.problem.tensor_maps, p.problem.arguments) for p in programs if p.problem.case.as_port]
         return digest_of(problem.case, [p.kernel for p in programs], [*settings, *map(repr, [*inputs, *given])])
 
@@ -435,7 +451,8 @@ class _Session:
         if self.options.under is None or wrong.result.status == "incomplete":
             return None
         others = [s for s in _SCHEDULES if s != self.options.schedule]
-        if any(self._run(trial, original, self.options.under(s), check=False)[0].right for s in others):
+        again = (self._run(trial, original, self.options.under(s), check=False, is_judged=True)[0] for s in others)
+        if any(ran.right for ran in again):
             return _races(self.case, wrong, self.options.schedule)
         return None
 

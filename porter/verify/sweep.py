@@ -46,9 +46,10 @@ class Wanted:
     for where there is a port and they can be. `port_of` None: only originals; `finished`: it gives a port that is
     there already, so that also an original which is known as PTX or a binary has one. `source` is that of recorded
     cases; `include_dirs` come behind the case's own. `all_named`: a case that cannot be run is named and does not
-    hide the others. `known`: rows that are taken as they are, to which others are added; `runs`: the same of runs of
-    originals. `prove_seconds`: how long the synchronization of each program is proved on its PTX; 0: not at all.
-    `again`: the first size is run under other schedules, too."""
+    hide the others. `known`: rows that are taken as they are, to which others are added; `runs`: the same of single
+    runs. `inputs`: what inputs are drawn from, None for the seed of the settings. `prove_seconds`: how long the
+    synchronization of each program is proved on its PTX; 0: not at all. `again`: the first size is run under other
+    schedules, too."""
 
     settings: SimOptions
     backend: str = "sim"
@@ -64,6 +65,7 @@ class Wanted:
     budget: Budget = field(default_factory=Budget)
     known: Known | None = None
     runs: Runs | None = None
+    inputs: int | None = None
     prove_seconds: float = 0
     again: bool = True
 
@@ -176,6 +178,7 @@ class _Sweep:
             budget=wanted.budget,
             known=wanted.known,
             runs=wanted.runs,
+            inputs=wanted.inputs,
         )
         return (
             replace(options, further=further_sizes(case), larger=case if case.recorded is None else None)

@@ -4,9 +4,10 @@ looked at no further than to what is wrong."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,17 +15,19 @@ import pytest
 from porter.build.port_plan import PortPlan
 from porter.verify import equality, originals, refusals
 from porter.verify.backends import RunResult, SimBackend
-from porter.verify.builder import ToolkitBuilder
+from porter.verify.builder import BuiltKernel, ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.case_program import Program
 from porter.verify.inputs import choose
 from porter.verify.launching import launch_of
 from porter.verify.originals import once
-from porter.verify.problem import Problem, bind
+from porter.verify.problem import LaunchValues, Problem, bind
+from porter.verify.proof import Claim, prove
 from porter.verify.proved import prove_case
 from porter.verify.proving import Proof, Prover
 from porter.verify.runs import Runs
 from porter.verify.settings import SimOptions
+from porter.verify.sweep import Schedule
 from porter.verify.thresholds import Thresholds
 from porter.verify.trial import Trial
 
@@ -117,9 +120,50 @@ def test_no_size_is_looked_for_behind_what_differs(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.external
-def test_runs_of_an_original_are_made_once_but_for_what_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_schedules_run_the_port_alone_on_the_same_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path := written(tmp_path)).write_text(CASE + "families: [integers]\n")
+    case, made, given = load_case(path), Counter[tuple[str, str]](), defaultdict[str, set[bytes]](set)
+    run = SimBackend.run
+
+    def noted(self: SimBackend, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Any) -> RunResult:
+        made[kernel.arch, self.options.schedule] += 1
+        given[self.options.schedule].add(images["a"].data.tobytes())
+        return run(self, kernel, problem, launch, images)
+
+    monkeypatch.setattr(SimBackend, "run", noted)
+    found = prove(Claim(case.kernel, ["kernel"], plan(tmp_path, "1 + in[i]")), ToolkitBuilder())
+    assert (found.missing, found.sizes) == ("", 3)
+    assert made["sm_90a", "random"] == 0
+    # one of the first size, and two of each
+    assert made["sm_100a", "random"] == 1 + 2 * 3
+    assert given["random"] <= given["late"]
+
+
+@pytest.mark.parametrize("of_original", [{"status": "error"}, {"hazards": ("one",)}])
+def test_an_original_that_shows_something_is_run_under_each_schedule(of_original: dict[str, Any]) -> None:
+    class Inner(SimBackend):
+        def run(self, *given: Any) -> RunResult:
+            made.append(self.options.schedule)
+            return RunResult(**{"status": "ok", "findings": (), "after": {}, **result})
+
+    made, runs = list[str](), Runs()
+    schedules: tuple[Schedule, ...] = ("late", "random", "late")
+    problem = SimpleNamespace(arguments=(), tensor_maps={})
+    kernel: Any = SimpleNamespace(ptx="", entry="kernel", bound=lambda _: problem)
+    result: dict[str, Any] = of_original
+    launch: Any = None
+    for schedule in schedules:
+        runs.on(Inner(SimOptions(schedule=schedule)), is_judged=False).run(kernel, kernel, launch, {})
+    assert made == ["late", "random"]
+    made, runs, result = [], Runs(), {}
+    for judged in (False, True, False):
+        for schedule in schedules:
+            runs.on(Inner(SimOptions(schedule=schedule)), is_judged=judged).run(kernel, kernel, launch, {})
+    assert made == ["late", "random"]
+
+
+@pytest.mark.external
+def test_runs_are_made_once_but_for_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case, made = load_case(written(tmp_path)), list[SimOptions]()
     run = SimBackend.run
 

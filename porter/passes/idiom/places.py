@@ -166,8 +166,8 @@ def _order(site: Site) -> list[str]:
 
 def _handed(place: Place, storage: Storage) -> str:
     """How a function names the kernel's own shared memory."""
-    name, mark = re.fullmatch(r"(\w+)(\.|->)", storage.front).groups()  # type: ignore[union-attr]
-    fronts = {_front(place.function, call, name, mark) for call in place.calls}
+    named = re.fullmatch(r"(?P<name>\w+)(?P<mark>\.|->)", storage.front)
+    fronts = {_front(place.function, call, **named.groupdict()) for call in place.calls} if named is not None else set()
     front = fronts.pop() if len(fronts) == 1 else ""
     if not front:
         raise place.left(place.function.body, f"the kernel's shared memory by a parameter of `{place.function.name}`")

@@ -178,9 +178,7 @@ def _view(kernel: Kernel, name: str) -> tuple[Statement, str, str] | None:
             continue
         product = cst.ensure_type(cst.ensure_type(where, cst.BinaryOperation).right, cst.BinaryOperation)
         for count, index in ((product.left, product.right), (product.right, product.left)):
-            size = _value_of(kernel, count)
-            is_size = isinstance(size, cst.Call) and text.is_a(size.func, KNOWN["size"]) and len(size.args) == 1
-            if is_size and text.code(size.args[0].value) in (layout, f"{layout}.shape"):  # type: ignore[attr-defined]
+            if text.only_argument(_value_of(kernel, count), KNOWN["size"]) in (layout, f"{layout}.shape"):
                 if not isinstance(product.operator, cst.Multiply) or len(_uses(kernel, name)) != 2:
                     break
                 return statement, text.code(index), fragment

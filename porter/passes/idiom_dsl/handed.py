@@ -77,7 +77,7 @@ def handed(text: Text, call: cst.Call, given: cst.Arg) -> Handed:
             raise Left(why, one)
         named.add(bound[0])
     parts = [c for c in found_in(function, cst.Call) if method(c, "partition_C") in named and len(c.args) == 1]
-    known = {id(plain[index].name)} | {id(c.func.value) for c in (*slices, *parts)}  # type: ignore[attr-defined]
+    known = {id(plain[index].name), *(id(cst.ensure_type(c.func, cst.Attribute).value) for c in (*slices, *parts))}
     known |= {id(t.target) for t in found_in(function, cst.AssignTarget)}
     other = [n for n in found_in(function, cst.Name) if n.value in {name, *named} and id(n) not in known]
     bound_again = [t for t in found_in(function, cst.AssignTarget) if m.matches(t.target, m.Name(name))]

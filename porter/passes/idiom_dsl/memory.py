@@ -46,8 +46,9 @@ def storage(kernel: Kernel, draft: Draft, words: Words) -> None:
     shape = m.Call(m.Attribute(m.Attribute(m.Name(), m.Name()), m.Name("data_ptr")), [])
     if value is None or not m.matches(value, shape):
         raise Left("mbarriers of the loads that are no member of a struct", kernel.pipeline[1])
-    member = cst.ensure_type(cst.ensure_type(value, cst.Call).func, cst.Attribute).value
-    owner, name = text.code(cst.ensure_type(member, cst.Attribute).value), member.attr.value  # type: ignore[attr-defined]
+    called = cst.ensure_type(cst.ensure_type(value, cst.Call).func, cst.Attribute)
+    member = cst.ensure_type(called.value, cst.Attribute)
+    owner, name = text.code(member.value), member.attr.value
     fields = [
         s
         for s in found_in(text.module, cst.SimpleStatementLine)

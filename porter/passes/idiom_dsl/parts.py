@@ -13,6 +13,7 @@ from typing import Any
 import libcst as cst
 import libcst.matchers as m
 
+from porter.lang.python import walk
 from porter.passes.idiom_dsl.facts import Facts, Seen
 from porter.passes.idiom_dsl.names import OBSERVED
 from porter.passes.idiom_dsl.shapes import operand_of, targets_of
@@ -234,7 +235,7 @@ class Parts:
         names = {n.value for n in found_in(value, cst.Name) if id(n) not in attributes}
         constants = {a[0] for s in self.text.module.body if (a := assigned(s)) is not None}
         params = {p.name.value for p in self.function.params.params}
-        is_plain = all(isinstance(n, plain) for n in found_in(value, cst.BaseExpression))  # type: ignore[type-abstract]
+        is_plain = all(isinstance(n, plain) for n in walk(value) if isinstance(n, cst.BaseExpression))
         return is_plain and names <= ({"self"} & params) | (constants - params)
 
     def number(self, value: cst.BaseExpression, deep: int = 4) -> int | None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
+from operator import is_not
 
 import libcst as cst
 
@@ -140,7 +142,7 @@ def _is_waited_for(kernel: Parts, used: cst.CSTNode) -> bool:
         block = kernel.text.parent(node)
         if not isinstance(block, cst.IndentedBlock):
             continue
-        for before in reversed(list(block.body)[: list(block.body).index(node)]):  # type: ignore[arg-type]
+        for before in reversed([*takewhile(partial(is_not, node), block.body)]):
             if is_whole_wait(kernel, before):
                 return True
             if kernel.gemms_in(before):

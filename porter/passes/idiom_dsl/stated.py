@@ -60,8 +60,9 @@ def _calls(text: Text, known: Mapping[str, tuple[Any, Any]], sums: Mapping[str, 
 
 def _bound(statement: cst.CSTNode) -> set[str]:
     """Names that a statement assigns to."""
-    targets = [*found_in(statement, cst.AssignTarget), *found_in(statement, cst.AnnAssign)]
-    return {n.value for t in targets for n in found_in(t.target, cst.Name)}  # type: ignore[attr-defined]
+    targets = [t.target for t in found_in(statement, cst.AssignTarget)]
+    targets += [t.target for t in found_in(statement, cst.AnnAssign)]
+    return {n.value for target in targets for n in found_in(target, cst.Name)}
 
 
 def _place(text: Text, call: cst.CSTNode) -> list[int]:

@@ -107,6 +107,12 @@ class Text:
     def is_a(self, node: cst.CSTNode, *names: str) -> bool:
         return not self.names(node).isdisjoint(names)
 
+    def only_argument(self, value: cst.CSTNode, name: str) -> str:
+        """What the function of that name is called with, where it gets one argument; empty for what is no such call."""
+        if isinstance(value, cst.Call) and len(value.args) == 1 and self.is_a(value.func, name):
+            return self.code(value.args[0].value)
+        return ""
+
     def parent(self, node: cst.CSTNode) -> cst.CSTNode:
         return self._parents[node]
 

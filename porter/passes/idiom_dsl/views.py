@@ -66,8 +66,7 @@ def _view(text: Text, call: cst.Call) -> View:
     made = _layout(text, call, text.code(layout.value), of)
     product = cst.ensure_type(both.right, cst.BinaryOperation)
     for size, index in ((product.left, product.right), (product.right, product.left)):
-        is_size = isinstance(size, cst.Call) and text.is_a(size.func, KNOWN["size"]) and len(size.args) == 1
-        if is_size and text.code(size.args[0].value) == text.code(layout.value):  # type: ignore[attr-defined]
+        if text.only_argument(size, KNOWN["size"]) == text.code(layout.value):
             return View(of, text.code(index), where.value, made)
     raise Left("a part of an accumulator that does not begin behind whole parts", call)
 
