@@ -412,10 +412,13 @@ int(cute::is_same_v<$type, cute::GMMA::smem_desc<cute::GMMA::Major::K>> * 1 + cu
 typename cute::remove_cvref_t<decltype($mma)>::$member
 
 //@ section question_of_operand
-asm volatile("// $mark $index %0 %1 %2 %3" ::"n"(int(decltype(cute::size($operand))::value)), "n"(int(decltype(cute::rank($operand))::value)), "n"(int(decltype(cute::size<1>($operand))::value)), "n"(int(cute::is_same_v<decltype(cute::coalesce($operand.layout())), decltype(cute::coalesce(cute::make_layout(cute::size($operand))))>)));
+asm volatile("// $mark $index %0 %1 %2 %3 %4" ::"n"(int(decltype(cute::size($operand))::value)), "n"(int(decltype(cute::rank($operand))::value)), "n"(int(decltype(cute::size<1>($operand))::value)), "n"(int(cute::is_same_v<decltype(cute::coalesce($operand.layout())), decltype(cute::coalesce(cute::make_layout(cute::size($operand))))>)), "n"(int($steps)));
+
+//@ section has_steps_of
+2 * decltype(cute::size($operand))::value == decltype(cute::tile_size<2>($mma))::value * decltype(cute::size<2>($by))::value
 
 //@ section mma_beside
-//@ if narrow
+//@ if described
 auto $umma = ${c}make_tiled_mma(
     ${c}MMA_Atom<${c}MMA_Traits<
         ${c}SM100_MMA_F8F6F4_SS, $a, $b, $d, ${c}_64, ${c}Int<$n>,
@@ -439,6 +442,9 @@ typename decltype($mma)::$member
 
 //@ section width_of_mma
 ${c}tile_size<1>($mma)
+
+//@ section width_of_tile
+${c}size<1>($tile)
 
 //@ section groups_of_mma
 decltype(${c}size<$mode>(typename decltype($mma)::ThrLayoutVMNK{}))::value
@@ -499,6 +505,9 @@ auto $r2t = $store.get_slice(threadIdx.x % 128);
 
 //@ section shape_of_tile
 ${c}make_shape(${c}tile_size<0>($umma)$m_tiles, ${c}tile_size<1>($umma)$n_tiles)
+
+//@ section shape_by_steps
+${c}make_shape(${c}tile_size<0>($umma), ${c}tile_size<2>($umma) * ${c}size<2>($by))
 
 //@ section shape_of_numbers
 ${c}Shape<${c}Int<$rows>, ${c}Int<$columns>>{}

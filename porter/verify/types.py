@@ -21,17 +21,17 @@ from porter.verify.gate import GateOptions, request_in_tree, requests
 
 
 def types_of(
-    options: GateOptions, root: str, files: Mapping[str, bytes], include_dirs: Sequence[Path]
+    options: GateOptions, root: str, files: Mapping[str, bytes], include_dirs: Sequence[Path], arch: str = ORIGINAL_ARCH
 ) -> list[str] | str:
-    """The PTX for Hopper of a root with these files, for each request of the compile gate; a text says why there is
-    none."""
+    """The PTX of a root with these files, for Hopper or another chip, for each request of the compile gate; a text says
+    why there is none."""
     options = replace(options, include_dirs=tuple(dict.fromkeys([*options.include_dirs, *include_dirs])))
     path = Path(root)
     with tempfile.TemporaryDirectory(prefix="porter-") as spare:
         try:
             toolkit = find_toolkit(options.toolkit)
             tree = write_tree(files, options.include_dirs, Path(spare))
-            asked = dict.fromkeys(request_in_tree(r, path, tree, ORIGINAL_ARCH) for r in requests(path, options))
+            asked = dict.fromkeys(request_in_tree(r, path, tree, arch) for r in requests(path, options))
             with ThreadPoolExecutor(max_workers=options.jobs or available_cores()) as pool:
                 return [made.ptx for made in pool.map(partial(compile_ptx, toolkit=toolkit), asked)]
         except PorterError as error:

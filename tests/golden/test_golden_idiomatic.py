@@ -18,7 +18,7 @@ from porter.passes.idiom.types import answering
 from porter.passes.port import PortOptions, port_sources
 
 _BACKWARD = [(1, 1, 64, 128, 1, 1, 1, 2, 2, 6, *sources) for sources in ((1, 1), (1, 1), (0, 2), (0, 2), (2, 2))]
-_DESCRIPTORS, _REGISTERS = (4, 3, 1, 0), (32, 3, 1, 1)
+_DESCRIPTORS, _REGISTERS = (4, 3, 1, 0, 1), (32, 3, 1, 1, 1)
 TYPES: dict[str, tuple[int | tuple[int, ...], ...]] = {
     "cute_attention": (
         (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1),
@@ -27,7 +27,7 @@ TYPES: dict[str, tuple[int | tuple[int, ...], ...]] = {
         _REGISTERS,
         (2,),
     ),
-    "cute_attention_bwd": (*_BACKWARD, _DESCRIPTORS, _DESCRIPTORS, _REGISTERS, _REGISTERS, (4, 3, 1, 0), (1,)),
+    "cute_attention_bwd": (*_BACKWARD, _DESCRIPTORS, _DESCRIPTORS, _REGISTERS, _REGISTERS, (4, 3, 1, 0, 1), (1,)),
     "cute_gemm_f16acc": (256, 128, 256, 2, 16),
     "cute_gemm_fp8_scaled": (128, 128, 256, 4, 8),
     "cute_gemm_multicast": (128, 128, 128, 4, 16),

@@ -174,7 +174,7 @@ def test_sums_that_are_not_alive_together_share_columns(tmp_path: Path) -> None:
 def test_mmas_along_n_are_one(tmp_path: Path) -> None:
     """The library's selector takes the widest of Hopper's MMAs that divides a tile."""
     scores = (1, 11, 16, *SCORES[3:])
-    text = idiomatic(tmp_path, text_of(), (scores, OUTPUT, DESCRIPTORS, (88, 3, 1, 1), (2,), (1,)))
+    text = idiomatic(tmp_path, text_of(), (scores, OUTPUT, DESCRIPTORS, (88, 3, 1, 1, 1), (2,), (1,)))
     assert "SM100_MMA_F16BF16_SS<half_t, half_t, float, 64, 176," in text
     assert "tOtO.data() = tmem_own + 176;" in text
     assert "SM100_TMEM_LOAD_16dp256b2x" in text

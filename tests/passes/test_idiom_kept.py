@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from idiom_kernels import idiomatic, left, port
 
+from porter.diagnostics import Code
 from porter.lang.sources import load_sources
 from porter.passes.port import PortOptions, port_sources
 
 SCORES = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1)
 OUTPUT = (1, 1, 64, 256, 2, 1, 1, 1, 1, 6, 0, 2)
-TYPES = (SCORES, OUTPUT, (4, 3, 1, 0), (32, 3, 1, 1), (2,))
+TYPES = (SCORES, OUTPUT, (4, 3, 1, 0, 1), (32, 3, 1, 1, 1), (2,))
 QK = """        warpgroup_arrive();
         gemm(mma_qk, tSrQ, tSrK(_, _, _, block), tSrS);
         warpgroup_commit_batch();
@@ -135,7 +136,7 @@ def test_a_zero_that_another_sum_takes_is_no_zero_of_this_one(tmp_path: Path) ->
     text = changed(
         (FIRST, f"{second}        for (int i = 0; i < size(tSrT); ++i) tSrT(i) = 1.0f;\n{told}"), (QK, both + use)
     )
-    text = idiomatic(tmp_path, text, (SCORES, SCORES, OUTPUT, (4, 3, 1, 0), (32, 3, 1, 1), (2,)))
+    text = idiomatic(tmp_path, text, (SCORES, SCORES, OUTPUT, (4, 3, 1, 0, 1), (32, 3, 1, 1, 1), (2,)))
     order(text, "copy(store_T,", "copy(load_T,")
     assert "copy(store_S" not in text
 
@@ -198,11 +199,11 @@ def test_what_is_left(tmp_path: Path, old: str, new: str, missing: str) -> None:
         (0, (1, 1, 64, 256, 2, 1, 1, 1, 1, 1, 1, 1), "sums of 32 bits"),
         (0, (1, 1, 64, 256, 2, 1, 1, 0, 1, 6, 1, 1), "of 8, 16 or 32 bits"),
         (0, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 1, 2), "with k first"),
-        (1, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 0, 1), "from registers, of 16 or 32 bits"),
+        (1, (1, 1, 64, 256, 2, 1, 1, 4, 4, 6, 0, 2), "with k first"),
         (4, (3,), "3 warpgroups as `mma_qk` has"),
         (0, (1, 1, 512, 256, 2, 1, 1, 1, 1, 6, 1, 1), "512 columns of Tensor Memory"),
-        (3, (32, 3, 1, 0), "as the registers of one tile"),
-        (3, (32, 4, 1, 1), "as the registers of one tile"),
+        (3, (32, 3, 1, 0, 1), "as the registers of one tile"),
+        (3, (32, 4, 1, 1, 1), "as the registers of one tile"),
     ],
 )
 def test_types_that_are_left(tmp_path: Path, index: int, answer: tuple[int, ...], missing: str) -> None:
@@ -210,8 +211,16 @@ def test_types_that_are_left(tmp_path: Path, index: int, answer: tuple[int, ...]
     assert missing in left(tmp_path, TEXT, types)
 
 
+def test_registers_of_8_bits_are_a_of_an_mma_of_such_types(tmp_path: Path) -> None:
+    """A quarter of a column for each element of k, two of which a thread has in a register's place."""
+    text = idiomatic(tmp_path, TEXT, (SCORES, (*OUTPUT[:7], 4, 5, 6, 0, 1), TYPES[2], (64, 3, 1, 1, 1), (2,)))
+    assert "SM100_MMA_F8F6F4_TS<float_e4m3_t, float_e5m2_t, float, 64, 64, UMMA::Major::K, UMMA::Major::K>{}" in text
+    assert "partition_shape_A(umma_pv, Shape<Int<128>, Int<128>>{})" in text
+    assert "SM100_TMEM_STORE_16dp128b8x" in text
+
+
 def test_three_warpgroups_have_columns_by_pairs(tmp_path: Path) -> None:
-    types = tuple((*one[:3], 384, 3, *one[5:]) if len(one) > 4 else one for one in (*TYPES[:4], (3,)))
+    types = tuple((*one[:3], 384, 3, *one[5:]) if len(one) > 5 else one for one in (*TYPES[:4], (3,)))
     text = idiomatic(tmp_path, TEXT.replace("(256)", "(384)").replace("_128", "_192"), types)
     assert "uint64_t accumulator_full[3], registers_stored[3];" in text
     assert "(warpgroup % 2 << 20) + warpgroup / 2 * 160;" in text
@@ -267,19 +276,25 @@ def test_consumers_that_leave_elsewhere_are_left(tmp_path: Path, extra: str) -> 
     assert "one end of the part" in left(tmp_path, of_consumers(extra), TYPES)
 
 
+def said(*answers: tuple[tuple[int, ...], ...]) -> PortOptions:
+    """What the compiler answers to each question, of several instantiations."""
+    kinds = {12: "fragment", 5: "operand", 1: "number"}
+    lines = [f"// types of MMA question_of_{kinds[len(one)]} {i} {' '.join(map(str, one))}\n"
+             for i, every in enumerate(answers) for one in every]  # fmt: skip
+    return PortOptions(types=lambda *_: lines)
+
+
 def test_instantiations_of_several_widths_and_types_have_one_text(tmp_path: Path) -> None:
     """Columns are those of the widest."""
     wide = (1, 1, 128, *SCORES[3:7], 2, 2, *SCORES[9:])
-    said = [f"question_of_fragment 0 {' '.join(map(str, one))}" for one in (SCORES, wide)]
-    said += [f"question_of_fragment 1 {' '.join(map(str, one))}" for one in (OUTPUT, (*OUTPUT[:7], 2, 2, *OUTPUT[9:]))]
-    said += ["question_of_operand 2 4 3 1 0", "question_of_operand 3 32 3 1 1", "question_of_number 4 2"]
     path = tmp_path / "kernel.cu"
     made = "Tensor tSrS = partition_fragment_C(mma_qk, "
     path.write_text(
         TEXT.replace(f"{made}Shape<_128, _64>{{}})", f"auto tile = tile_shape(mma_qk);\n        {made}tile)")
     )
-    ask = lambda *_: [f"// types of MMA {one}\n" for one in said]  # noqa: E731
-    text = port_sources(load_sources(path), PortOptions(types=ask)).files[str(path)].decode()
+    sums = (SCORES, wide), (OUTPUT, (*OUTPUT[:7], 2, 2, *OUTPUT[9:]))
+    options = said(*sums, (TYPES[2],), (TYPES[3],), ((2,),))
+    text = port_sources(load_sources(path), options).files[str(path)].decode()
     assert (
         "SM100_MMA_F16BF16_SS<typename decltype(mma_qk)::ValTypeA, typename decltype(mma_qk)::ValTypeB, float, 64,"
         in text
@@ -287,6 +302,25 @@ def test_instantiations_of_several_widths_and_types_have_one_text(tmp_path: Path
     assert "tile_size<1>(mma_qk), UMMA::Major::K" in text
     assert "partition_fragment_C(umma_qk, make_shape(tile_size<0>(umma_qk), tile_size<1>(umma_qk)));" in text
     assert "tOtO.data() = tmem_own + 128;" in text
+
+
+@pytest.mark.parametrize("has_steps", [True, False])
+def test_instantiations_of_several_depths_have_the_steps_of_what_a_is_multiplied_by(
+    tmp_path: Path, has_steps: bool
+) -> None:
+    """Scores of 176 columns are two MMAs of Hopper and one of SM100; P has as many elements of k."""
+    path = tmp_path / "kernel.cu"
+    path.write_text(TEXT)
+    joined = (1, 2, 88, *SCORES[3:])
+    depths = (32, 3, 1, 1, 1), (88, 3, 1, 1, int(has_steps))
+    port = port_sources(load_sources(path), said((SCORES, joined), (OUTPUT,), (TYPES[2],), depths, ((2,),)))
+    text = port.files[str(path)].decode()
+    shape = "partition_shape_A(umma_pv, make_shape(tile_size<0>(umma_pv), tile_size<2>(umma_pv) * size<2>(tOrV)))"
+    assert (shape in text) == has_steps
+    assert ("float, 64, size<1>(Shape<_128, _64>{}), UMMA" in text) == has_steps
+    assert ("tOtP.data() = tmem_own + 240;" in text) == has_steps
+    left = [str(d.values["what"]) for d in port.diagnostics if d.code is Code.IDIOM_LEFT]
+    assert has_steps or left[0].endswith("a tile of `tOrP` that all instantiations have")
 
 
 def test_a_second_port_changes_nothing_and_has_nothing_to_say(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from porter.lang.sources import load_sources
 from porter.passes.idiom.types import answering
 from porter.passes.port import PortOptions, port_sources
 
-DESCRIPTORS, REGISTERS = (4, 3, 1, 0), (32, 3, 1, 1)
+DESCRIPTORS, REGISTERS = (4, 3, 1, 0, 1), (32, 3, 1, 1, 1)
 TYPES = (SCORES, OUTPUT, DESCRIPTORS, REGISTERS, (2,), (1,))
 """What the compiler says of sums, of operands, of warpgroups, and of each block that it may make nothing of."""
 MADE = "        Tensor tSrS = partition_fragment_C(mma_qk, Shape<_128, _64>{});\n"

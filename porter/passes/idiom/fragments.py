@@ -121,6 +121,8 @@ class Operand:
     function: Function
     declaration: Node = field(repr=False)
     mma: Mma
+    by: Variable | None = None
+    """The tensor that it is multiplied by, which has as many steps of k in all instantiations."""
     names: dict[str, str] = field(default_factory=dict)
     every: Answers = frozenset()
     column: int = 0
@@ -319,12 +321,22 @@ class Fragments:
             if variable is None or variable.declaration is None:
                 what = "an operand by a name of the function that multiplies"
                 raise self.place.left(multiply.a, what, multiply.call.caller)
-            yield Operand(variable.key, variable.name, variable.function, variable.declaration, mma)
+            by = self._variable(multiply.call.caller, multiply.b)
+            if by is not None and not self._means(by, variable.function, variable.declaration):
+                by = None
+            yield Operand(variable.key, variable.name, variable.function, variable.declaration, mma, by)
 
     def _of_operand(self, operand: Operand) -> Question:
         function = operand.function
         at = function.span(operand.declaration).end
-        return Question(function.file.path, at, "question_of_operand", {"operand": operand.name})
+        values = {"operand": operand.name, "mma": operand.mma.name}
+        steps = cpp("has_steps_of", by=operand.by.name, **values) if operand.by is not None else "0"
+        return Question(function.file.path, at, "question_of_operand", {"operand": operand.name, "steps": steps})
+
+    def _means(self, variable: Variable, function: Function, at: Node) -> bool:
+        """Whether a variable's name is its own at a place of a function."""
+        there = resolve(function, at, variable.name)
+        return there is not None and there.key == variable.key
 
     def _check(self, mma: Mma, warpgroups: set[int]) -> None:
         site, where = self.site, mma.declaration or mma.sums[0].handle.declaration
@@ -349,14 +361,12 @@ class Fragments:
             raise self.place.left(where, f"majors of `{mma.name}` that all instantiations have")
         if len({(t.a > 3, t.a == 3) for t in mma.every}) > 1:
             raise self.place.left(where, f"types of operands of `{mma.name}` of one kind of MMA")
-        if mma.reads_registers and any(t.a > 3 for t in mma.every):
-            raise self.place.left(where, f"A of `{mma.name}` from registers, of 16 or 32 bits")
         texts = (f.lexed.plain_text for f in site.program.sources.files.values())
         if any(re.search(r"\bScaleIn\s*::\s*Neg\b", text) for text in texts):
             raise self.place.left(where, "operands of MMAs with their own sign")
 
     def _check_operand(self, operand: Operand) -> None:
-        for _, rank, m_tiles, is_plain in operand.every:
+        for _, rank, m_tiles, is_plain, _ in operand.every:
             if rank != 3 or m_tiles != 1 or not is_plain:
                 raise self.place.left(
                     operand.declaration, f"`{operand.name}` as the registers of one tile, in their order"
@@ -420,16 +430,13 @@ class Fragments:
         layout = ""
         if kinds["m_groups"] | kinds["n_groups"] != {1}:
             layout = cpp("layout_of_groups", c=c, m=counted("m_groups", 1), n=counted("n_groups", 2))
-        if len(kinds["own"]) > 1 and (kinds["n_groups"] != {1} or any(t.is_joined for t in every)):
-            where = mma.sums[0].handle.declaration
-            raise self.place.left(where, f"columns of `{mma.name}` that all instantiations have")
-        width = str(one.own) if len(kinds["own"]) == 1 else cpp("width_of_mma", c=c, mma=mma.name)
+        width = str(one.own) if len(kinds["own"]) == 1 else self._width(mma)
         index = cpp("index_of_group", first=f" - {first}" if first else "") if layout else f"{c}_0{{}}"
         return cpp(
             "mma_beside",
             self.site.unit,
             c=c,
-            narrow=one.a > 3,
+            described=one.a > 3 and bool(one.from_a),
             umma=mma.umma,
             cta=mma.cta,
             a=named("a", "ValTypeA"),
@@ -438,22 +445,27 @@ class Fragments:
             n=width,
             major_a=_MAJORS[one.from_a or 1],
             major_b=_MAJORS[one.from_b],
-            kind="TF32" if one.a == 3 else "F16BF16",
+            kind="F8F6F4" if one.a > 3 else "TF32" if one.a == 3 else "F16BF16",
             operands="SS" if one.from_a else "TS",
             layout=layout,
             index=index,
         )
 
+    def _width(self, mma: Mma) -> str:
+        """Columns of an MMA in all instantiations: Hopper's, or those of the tile where several of Hopper's are one."""
+        c, named = self.site.c, {self._own_shape(s) for s in mma.sums}
+        if all(t.n_groups == 1 and not t.is_joined for t in mma.every):
+            return cpp("width_of_mma", c=c, mma=mma.name)
+        if len(named) == 1 and "" not in named and all(t.n_groups == 1 and t.tiles == 1 for t in mma.every):
+            return cpp("width_of_tile", c=c, tile=named.pop())
+        where = mma.sums[0].handle.declaration
+        raise self.place.left(where, f"columns of `{mma.name}` that all instantiations have")
+
     def shape(self, one: Sum) -> str:
         """The tile of a sum, as the kernel has it where that means the same everywhere in it, or by numbers."""
-        site, function = self.site, self.function
-        value = one.handle.value
-        arguments = value.child_by_field_name("arguments") if value is not None else None
-        given = arguments.named_children if arguments is not None else []
-        if len(given) == 2 and function.text(given[0]) == one.mma.name:
-            names = (*find(given[1], "identifier"), *find(given[1], "type_identifier"))
-            if all(resolve(function, n, function.text(n)) is None and not self._is_inner(n) for n in names):
-                return function.text(given[1])
+        if own := self._own_shape(one):
+            return own
+        site = self.site
         tiles = {(t.m_tiles * t.m_groups * _ROWS, t.n_tiles * t.columns) for t in one.every}
         if len(tiles) == 1:
             rows, columns = tiles.pop()
@@ -464,6 +476,17 @@ class Fragments:
         texts = {m: "" if b == {1} else f" * {site.c}_{next(iter(b))}{{}}" for m, b in by.items()}
         return cpp("shape_of_tile", c=site.c, umma=one.mma.umma, **texts)
 
+    def _own_shape(self, one: Sum) -> str:
+        """The tile of a sum in words of the kernel that mean the same everywhere in it; empty where it has none."""
+        function, value = self.function, one.handle.value
+        arguments = value.child_by_field_name("arguments") if value is not None else None
+        given = arguments.named_children if arguments is not None else []
+        if len(given) == 2 and function.text(given[0]) == one.mma.name:
+            names = (*find(given[1], "identifier"), *find(given[1], "type_identifier"))
+            if all(resolve(function, n, function.text(n)) is None and not self._is_inner(n) for n in names):
+                return function.text(given[1])
+        return ""
+
     def _is_inner(self, name: Node) -> bool:
         """Whether a name is that of a type which a block in the kernel declares."""
         function = self.function
@@ -471,11 +494,15 @@ class Fragments:
         named = (n.child_by_field_name("name") for n in aliases)
         return function.text(name) in {function.text(n) for n in named if n is not None}
 
-    def shape_of_operand(self, operand: Operand) -> str:
+    def shape_of_operand(self, operand: Operand, at: Node) -> str:
+        """The tile of an operand, for a statement in front of one."""
         depths = {operand.depth(a) for a in operand.every}
         rows = {t.m_groups * _ROWS for t in operand.mma.every}
         if len(depths) == 1 and len(rows) == 1:
             return cpp("shape_of_numbers", c=self.site.c, rows=rows.pop(), columns=depths.pop())
+        has_steps = all(steps for *_, steps in operand.every)
+        if operand.by is not None and has_steps and self._means(operand.by, self.function, at):
+            return cpp("shape_by_steps", c=self.site.c, umma=operand.mma.umma, by=operand.by.name)
         raise self.place.left(operand.declaration, f"a tile of `{operand.name}` that all instantiations have")
 
 

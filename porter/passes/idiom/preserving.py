@@ -125,7 +125,7 @@ class Preserving:
             assert one.like is not None
             one.like.is_stored |= one.is_stored
         lines += [self._of_sum(s) for s in fragments.sums if s.like is None]
-        lines += [self._of_operand(o) for o in fragments.operands.values()]
+        lines += [self._of_operand(o, first) for o in fragments.operands.values()]
         site.draft.before(RULE, function, first, "\n".join(lines) + "\n", above_comments=True)
 
     def _of_sum(self, one: Sum) -> str:
@@ -142,14 +142,14 @@ class Preserving:
             **one.names,
         )
 
-    def _of_operand(self, one: Operand) -> str:
+    def _of_operand(self, one: Operand, first: Node) -> str:
         width = min(repeated(one.depth(a) * one.bits // 32, 4, 16) for a in one.every)
         return cpp(
             "tensor_of_operand",
             c=self.site.c,
             cta=one.mma.cta,
             umma=one.mma.umma,
-            shape=self.fragments.shape_of_operand(one),
+            shape=self.fragments.shape_of_operand(one, first),
             base=self.place.base,
             column=one.column,
             repeat=width,

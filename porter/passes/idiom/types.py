@@ -18,7 +18,7 @@ Ask = Callable[[str, Mapping[str, bytes], Sequence[Path]], "list[str] | str"]
 says why there is none."""
 _MARK = "types of MMA"
 _ANSWER = re.compile(rf"// {_MARK} (\w+) (\d+)((?: \d+)+)")
-_SECTIONS = {12: "question_of_fragment", 4: "question_of_operand", 1: "question_of_number"}
+_SECTIONS = {12: "question_of_fragment", 5: "question_of_operand", 1: "question_of_number"}
 """Questions of registers in Hopper's layout, by how many numbers answer them."""
 Answers = frozenset[tuple[int, ...]]
 """What the compiler says to a question, of each instantiation."""
