@@ -9,7 +9,8 @@ that makes something else of them is not followed by others for another size.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -36,11 +37,11 @@ _TIMERS = ("clock", "globaltimer", "pm")
 
 @dataclass(frozen=True)
 class Marks:
-    """The `places` behind the loops of some `warps` at which nothing counts that follows the number of turns, as far
+    """The `places` behind the loops of some `lanes` at which nothing counts that follows the number of turns, as far
     as is seen, and those that `ask` for more than is compared there, or come to one that does."""
 
     flow: Flow
-    warps: frozenset[WarpName]
+    lanes: Mapping[WarpName, int]
     places: frozenset[int]
     ask: frozenset[int]
 
@@ -97,7 +98,10 @@ def marks_of(found: Growing, of_size: Collection[int]) -> Marks:
         _led_to(flow, at) for at, is_settled in enumerate(settled)
         if is_settled and not all(settled[before] for before in flow.code.predecessors.get(at, ()))
     )  # fmt: skip
-    return Marks(flow, frozenset(warp for warp, *_ in found.turns), places, frozenset(ask))
+    lanes: dict[WarpName, int] = defaultdict(int)
+    for (warp, *_), turns in found.turns.items():
+        lanes[warp] |= turns[0].lanes
+    return Marks(flow, lanes, places, frozenset(ask))
 
 
 def _led_to(flow: Flow, at: int) -> int:

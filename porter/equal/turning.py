@@ -89,10 +89,10 @@ class State:
 
 
 class Behind(Protocol):
-    """Places behind the loops of some warps."""
+    """Places behind the loops of some lanes; others of their warps wait for these there."""
 
     @property
-    def warps(self) -> frozenset[WarpName]: ...
+    def lanes(self) -> Mapping[WarpName, int]: ...
 
     @property
     def places(self) -> frozenset[int]: ...
@@ -297,7 +297,9 @@ class TurnFollower(Follower):
     def _mark(self, warp: Warp, group: Group) -> bool:
         """Have a group wait behind its loops until all do."""
         assert self._behind is not None
-        if len(self.states) != self._cuts or warp.name not in self._behind.warps:
+        turning = self._behind.lanes.get(warp.name, 0)
+        # lanes that make no turns are there ahead of the last cut, or behind it
+        if not turning or len(self.states) > self._cuts or (group.lanes & turning and len(self.states) < self._cuts):
             return False
         group.wait(lambda: len(self.states) > self._cuts, lambda: "other warps have to leave their loops")
         return True
@@ -307,7 +309,7 @@ class TurnFollower(Follower):
         machine, number = self._machine, len(self.states)
         if self._behind is None or number != self._cuts:
             return False
-        held = [group for warp, group in self._groups() if warp.name in self._behind.warps]
+        held = [group for warp, group in self._groups() if warp.name in self._behind.lanes]
         if not any(group.pc in self._behind.places for group in held) or any(g.pc in self._behind.ask for g in held):
             return False
         self.control = self._behind.control(machine, self.contents)

@@ -135,10 +135,11 @@ class Machine:
         """Whether addresses of what is loaded from global memory, and stored there, are computed."""
         return self.follow is not None or self.reads_global
 
-    @property
-    def finds_numbers(self) -> bool:
-        """Whether the launch tells of numbers in global memory."""
-        return bool(self.launched.areas or self.launched.maps)
+    def may_give(self, first: int, last: int) -> bool:
+        """Whether `given` finds numbers at some of these addresses."""
+        areas = any(a.start <= last and first < a.start + a.size for a in self.launched.areas)
+        maps = self.launched.maps.items()
+        return areas or last >= PARAMETERS or any(at <= last and first < at + len(data) for at, data in maps)
 
     def given(self, address: int, size: int) -> int | None:
         """The number that the launch finds at a place of global memory, where that is told and nothing writes it, or of

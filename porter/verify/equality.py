@@ -34,6 +34,7 @@ from porter.facts.launched import GLOBAL, Geometry, Launched, Triple
 from porter.facts.machine import Machine, Schedule
 from porter.facts.placed import OUT_OF_PLACE
 from porter.ptx import ast
+from porter.ptx.swizzle import PERIOD
 from porter.sync.deadlocks import told
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
@@ -144,8 +145,9 @@ class Comparison:
     _assumed: set[str] = field(default_factory=set)
     _answers: dict[str, Answer] = field(default_factory=dict)
     """By sizes what was said."""
-    of_first_block: dict[str, Outcome] = field(default_factory=dict)
-    """By program what its first cluster leaves at the first sizes, where that was looked at alone."""
+    stays: set[int] = field(default_factory=set)
+    """By how many bytes further on dynamic shared memory may begin for the port to leave the same in its first block at
+    the first sizes, where that was looked at alone."""
 
     def run(self, chosen: Sequence[Sizes]) -> Equality:
         """Raises PorterError: what binding, porting and compiling raise at the first sizes."""
@@ -196,10 +198,18 @@ class Comparison:
     def _is_of_port(self, found: Outcome, original: Built, port: Built, firsts: Sequence[Triple]) -> bool:
         """Whether the port leaves bytes in the same places, and its first block the same ones. Raises UnknownError."""
         other = self._outcome("port", port, firsts, False, places_alone=True)
-        ours, theirs = (self._outcome(name, built, firsts[:1], False, set())
-                        for name, built in (("original", original), ("port", port)))  # fmt: skip
-        self.of_first_block.update(port=theirs)
-        return np.array_equal(found.addresses, other.addresses) and difference(ours, theirs) is None
+        if not np.array_equal(found.addresses, other.addresses):
+            return False
+        moved = moved_by(
+            [launched_case(problem, self.flow_of(kernel), firsts[0]) for kernel, problem in (original, port)]
+        )
+        ours = self._outcome("original", original, firsts[:1], False, set())
+        for place in dict.fromkeys((moved, 0)):
+            # of a port that leaves the same elsewhere as the original does here nothing else is to be asked
+            if difference(ours, self._outcome("port", port, firsts[:1], False, set(), moved=place)) is None:
+                self.stays.add(place)
+                return True
+        return False
 
     def answer(self, original: Built, port: Built) -> Answer:
         """What is to be said at one size. What differs is run: what no run shows may be the same number made in another
@@ -253,10 +263,13 @@ class Comparison:
 
     def _outcome(
         self, program: str, built: Built, firsts: Sequence[Triple], knows_tables: bool,
-        assumed: set[str] | None = None, places_alone: bool = False,
+        assumed: set[str] | None = None, places_alone: bool = False, moved: int = 0,
     ) -> Outcome:  # fmt: skip
         flow = self.flow_of(built[0])
-        launched_at = partial(launched_case, built[1], flow)
+
+        def launched_at(first: Triple) -> Launched:
+            return replace(launched_case(built[1], flow, first), moved=moved)
+
         assumed = self._assumed if assumed is None else assumed
         return left_by_clusters(program, flow, launched_at, firsts, assumed, self.schedule, knows_tables, places_alone)
 
@@ -410,6 +423,14 @@ class _Clusters:
         self.assumed.update(history.assumed)
         left = by_description(of_cluster(follower.contents.stored), machine.maps.in_scratch())
         return left, follower.contents.uses
+
+
+def moved_by(launches: Sequence[Launched]) -> int:
+    """Bytes by which dynamic shared memory lies higher where its address has no more zeros than is asked for; none
+    where some launch has no such memory."""
+    alignments = [launched.dynamic_alignment for launched in launches]
+    most = max(alignments)
+    return 0 if not all(alignments) else PERIOD - most if most < PERIOD else most
 
 
 def places_of(found: Difference, original: Flow, port: Flow) -> tuple[Place, ...]:

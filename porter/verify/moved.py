@@ -5,32 +5,27 @@ what other variables take."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import NamedTuple
 
 from porter.equal.outcome import Outcome, difference
 from porter.facts.flow import Flow
 from porter.facts.launched import Launched, Triple
-from porter.ptx.swizzle import PERIOD
-from porter.verify.equality import Equality, Place, UnknownError, left_by_clusters
+from porter.verify.equality import Equality, Place, UnknownError, left_by_clusters, moved_by
 
 _FIRST = (0, 0, 0)
 
 
 class Party(NamedTuple):
-    """One of two programs, with the launch as the cluster with a first block sees it, and what the first one leaves, if
-    that is known."""
+    """One of two programs, with the launch as the cluster with a first block sees it."""
 
     program: str
     flow: Flow
     launched_at: Callable[[Triple], Launched]
-    unmoved: Outcome | None = None
 
     def left(self, moved: int) -> Outcome:
         """What the first cluster leaves where dynamic shared memory lies so many bytes higher."""
-        if self.unmoved is not None and not moved:
-            return self.unmoved
         return left_by_clusters(
             self.program, self.flow, lambda first: replace(self.launched_at(first), moved=moved), [_FIRST], set()
         )
@@ -47,13 +42,13 @@ class Party(NamedTuple):
         return "it leaves something else", found.original if found.port is None else found.port
 
 
-def at_any_place(equality: Equality, original: Party, port: Party) -> Equality:
+def at_any_place(equality: Equality, original: Party, port: Party, stays: Collection[int] = ()) -> Equality:
     """What is said of two programs that are equal, unless the port depends on where dynamic shared memory begins and
-    its original does not: what an original takes for granted its port may as well."""
-    alignments = [party.launched_at(_FIRST).dynamic_alignment for party in (original, port)]
-    if equality.status != "equal" or not all(alignments):
+    its original does not: what an original takes for granted its port may as well. `stays`: how many bytes further on
+    it is known not to."""
+    moved = moved_by([party.launched_at(_FIRST) for party in (original, port)])
+    if equality.status != "equal" or not moved or moved in stays:
         return equality
-    moved = PERIOD - max(alignments) if max(alignments) < PERIOD else max(alignments)
     why, at = port.depends(moved)
     if not why or original.depends(moved)[0]:
         return equality

@@ -177,7 +177,8 @@ def proofs_of(
             follows = partial(programs.covers, counts)
             comparison = replace(comparison, budget=Budget.of_work(left), follows=follows)
     equality = comparison.run(compares)
-    equality = at_any_place(equality, _party(comparison, "original", first), _party(comparison, "port", first))
+    parties = _party(comparison, "original", first), _party(comparison, "port", first)
+    equality = at_any_place(equality, *parties, comparison.stays)
     other = replace(comparison, schedule=LAST_FIRST, show=lambda *_: Shown("nothing"), _answers={})
     equality = with_proofs(equality, found, reorders, partial(other.run, compares))
     return replace(found, equality=replace(equality, counts=counts if equality.status == "equal" else ()))
@@ -193,7 +194,7 @@ def _unknown(proof: Proof) -> set[frozenset[str]]:
 def _party(comparison: Comparison, program: Literal["original", "port"], sizes: Sizes) -> Party:
     kernel, problem = (comparison.original if program == "original" else comparison.port).at(sizes)
     flow = comparison.flow_of(kernel)
-    return Party(program, flow, partial(launched_case, problem, flow), comparison.of_first_block.get(program))
+    return Party(program, flow, partial(launched_case, problem, flow))
 
 
 def _of_turns(comparison: Comparison, chosen: Sequence[Sizes], seconds: float) -> tuple[Proof, Proof]:

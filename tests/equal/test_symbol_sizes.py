@@ -174,11 +174,11 @@ def test_a_count_of_one_for_small_sizes_is_another_for_others(tmp_path: Path) ->
     assert not said_of(*_programs(tmp_path, case, [STORE, port]))[0].is_all
 
 
-def _programs(folder: Path, case: str, bodies: list[str]) -> list[Program]:
+def _programs(folder: Path, case: str, bodies: list[str], head: str = HEAD) -> list[Program]:
     (folder / "kernel.cu").write_text("")
     (folder / "case.yaml").write_text(case)
     loaded = load_case(folder / "case.yaml")
-    return [Program(loaded, Given(body)) for body in bodies]
+    return [Program(loaded, Given(body, head)) for body in bodies]
 
 
 def test_sizes_that_follow_from_what_is_known_for_all(compared) -> None:
@@ -234,3 +234,20 @@ def test_at_the_first_sizes_the_port_is_executed_as_well(compared, monkeypatch, 
     assert said() != "equal"
     monkeypatch.setattr(*lacks)
     assert said() == "equal"
+
+
+THROUGH_SHARED = (
+    "mov.u32 %r4, more;\nshl.b32 %r5, %r0, 2;\n{} %r4, %r4, %r5;\nld.global.f32 %f0, [%d0];\n"
+    "st.shared.f32 [%r4], %f0;\nld.shared.f32 %f1, [%r4];\nst.global.f32 [%d1], %f1;\n"
+)
+
+
+@pytest.mark.parametrize(("step", "stays"), [("add.u32", True), ("or.b32", False)])
+def test_a_port_that_takes_for_granted_where_shared_memory_begins(tmp_path: Path, step: str, stays: bool) -> None:
+    head = HEAD.replace(".visible", ".extern .shared .align 16 .b8 more[];\n.visible")
+    of_case = CASE.replace("block: [32, 1, 1]", "block: [32, 1, 1], dynamic_smem: 512")
+    programs = _programs(tmp_path, of_case, [THROUGH_SHARED.format("add.u32"), THROUGH_SHARED.format(step)], head)
+    asked = Comparison("k", *programs, Budget(), follows=lambda sizes: True, asks_port=True)
+    found = asked.run([{"N": 128}])
+    assert found.status == "equal", found.why
+    assert bool(asked.stays - {0}) is stays

@@ -48,7 +48,13 @@ def test_phases_by_which_data_are_found_do() -> None:
     assert proved(one, one, 2) == 2
 
 
-def test_what_is_behind_a_loop_is_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+BEYOND = "fma.rn.f32 %f4, %f4, %f4, %f9;\n"
+OF_ONE_LANE = "setp.ne.u32 %p4, %r0, 0;\n@%p4 bra OVER;\n"
+BY_ITSELF = "st.global.f32 [%d1+4], %f4;\nOVER:\nmov.f32 %f4, 0f3F800000;\n"
+
+
+@pytest.mark.parametrize(("ahead", "behind"), [("", BEYOND), (OF_ONE_LANE, BEYOND + BY_ITSELF)])
+def test_what_is_behind_a_loop_is_followed_once(ahead: str, behind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole: list[int] = []
     run = Side.run
 
@@ -58,7 +64,7 @@ def test_what_is_behind_a_loop_is_followed_once(monkeypatch: pytest.MonkeyPatch)
         return run(one, units, *others)
 
     monkeypatch.setattr(Side, "run", counted)
-    text = kernel(behind="fma.rn.f32 %f4, %f4, %f4, %f9;\n")
+    text = kernel(ahead=ahead, behind=behind)
     proved(text, text)
     # two that show what repeats, and those with turns of their own and with given ones
     assert whole == [10, 10, 11, 11, 1, 1]
@@ -117,6 +123,6 @@ def test_what_the_launch_gives_behind_a_loop() -> None:
     for behind, is_asked in ((loads, True), ("", False)):
         one = side("", kernel(behind=behind))
         store = next(at for at, ins in enumerate(one.flow.code.code) if ins.parts[0] == "st")
-        marks = Marks(one.flow, frozenset(), frozenset([store - 3 * is_asked]), frozenset())
+        marks = Marks(one.flow, {}, frozenset([store - 3 * is_asked]), frozenset())
         four, five = (marks.given(Machine(one.launched(units)), ()) for units in (4, 5))
         assert (four != five) is is_asked

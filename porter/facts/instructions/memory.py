@@ -11,7 +11,7 @@ from porter.facts import cells
 from porter.facts.events import Edge, Engine, Event, MapEvent, MapUse, Space, Stored
 from porter.facts.instructions.registry import Outcome, Run, Step, family
 from porter.facts.integers import Operation, operation
-from porter.facts.launched import GLOBAL, PARAMETERS, VARIABLES
+from porter.facts.launched import GLOBAL, VARIABLES
 from porter.facts.machine import Machine
 from porter.facts.placed import look_at_place
 from porter.facts.state import Group, Undefined, Warp
@@ -205,7 +205,8 @@ def _given(machine: Machine, address: Value, lanes: int, offset: int, size: int)
     if isinstance(address, int):
         return machine.given(address + offset, size)
     by_lane = list(lane_addresses(address, lanes))
-    if not machine.finds_numbers and all(place + offset < PARAMETERS for _, place in by_lane):
+    at = [place + offset for _, place in by_lane]
+    if not machine.may_give(min(at), max(at)):
         return None
     found: list[int | None] = [None] * WARP
     for lane, place in by_lane:
