@@ -114,7 +114,7 @@ def port_options(session: Session) -> PortOptions:
     if session.layouts == SM100 and session.style == COMPAT:
         raise PorterError(Code.BAD_OPTION, option="--layouts", problem="asks for a port in Blackwell's own words")
     steps = steps_of(bool(session.drop_promotion), bool(session.block_scale), session.layouts == SM100)
-    of_dsl = tuple(s for s in steps if s in OF_DSL)
+    of_dsl = tuple(s for s in steps if s in (*OF_DSL, LAYOUTS))
     options = PortOptions(
         tuple(split_list(session.select)),
         tuple(split_list(session.ignore)),

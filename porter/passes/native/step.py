@@ -70,7 +70,7 @@ def take(
 
 STEPS = steps_of()
 """Names of the steps that a port has where nobody asks for one by name."""
-OF_DSL = tuple(s.name for s in steps_for("dsl"))
+OF_DSL = tuple(s.name for s in steps_for("dsl") if not s.on_request)
 """Those of CuTe DSL, which the default style has, too."""
 ON_REQUEST = tuple(s.name for s in steps_for("cuda") if s.on_request)
 """Those that are taken only where they are asked for by name, as results differ with them."""
