@@ -138,28 +138,45 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
     places = _Places((_package_root(source), source.parent, *(p.resolve() for p in request.search)))
     identity = {**body, "source": places.short(source), "search": [places.short(p.resolve()) for p in request.search],
                 "call": _compiled_for(body["call"]), "keywords": _compiled_for(body["keywords"])}  # fmt: skip
-    command = digest([_version(), request.arch, json.dumps(identity, sort_keys=True)])
-    key = cache.lookup(command, places.full)
+
+    def command(observe: Sequence[str]) -> str:
+        return digest([_version(), request.arch, json.dumps({**identity, "observe": [*observe]}, sort_keys=True)])
+
+    def called(key: str) -> str:
+        return digest([key, json.dumps([body["call"], body["keywords"]], sort_keys=True)])
+
+    key = cache.lookup(command(request.observe), places.full)
     text = cache.get(key) if key is not None else None
-    launches = None
     if key is None or text is None:
-        result = _run(request, body)
-        launches = result.pop("launches")
-        files = [Path(p) for p in result.pop("files")]
-        key = cache.remember(command, files, result.pop("directories"), places.short)
-        result["ptx"] = _with_files(result["ptx"], lambda name: places.short(Path(name)))
-        result["calls"] = _with_places(result["calls"], lambda name: places.short(Path(name)))
-        cache.put(key, text := json.dumps(result).encode())
+        key, text = _made(request, body, cache, places, command, called)
     result = json.loads(text)
-    called = digest([key, json.dumps([body["call"], body["keywords"]], sort_keys=True)])
-    known = cache.get(called) if launches is None else None
+    known = cache.get(called(key))
     if known is None:
-        launches = launches or _run(request, {**body, "host": result["host"]})["launches"]
-        cache.put(called, known := json.dumps(launches).encode())
+        again = _run(request, {**body, "host": result["host"]})["launches"]
+        cache.put(called(key), known := json.dumps(again).encode())
     result["launches"] = json.loads(known)
     result["ptx"] = _with_files(result["ptx"], lambda name: str(places.full(name)))
     result["calls"] = _with_places(result["calls"], lambda name: str(places.full(name)))
     return _compiled(result)
+
+
+def _made(
+    request: DslRequest, body: Mapping[str, Any], cache: Cache, places: _Places,
+    command: Callable[[Sequence[str]], str], called: Callable[[str], str],
+) -> tuple[str, bytes]:  # fmt: skip
+    """A result that is not known yet, and its key. What is observed is compiled as it is when nobody looks, so that it
+    is known for that as well."""
+    result = _run(request, body)
+    launches = json.dumps(result.pop("launches")).encode()
+    files, directories = [Path(p) for p in result.pop("files")], result.pop("directories")
+    result["ptx"] = _with_files(result["ptx"], lambda name: places.short(Path(name)))
+    result["calls"] = _with_places(result["calls"], lambda name: places.short(Path(name)))
+    key, text = "", b""
+    for observe, kept in {(): {**result, "calls": [], "absent": []}, tuple(request.observe): result}.items():
+        key, text = cache.remember(command(observe), files, directories, places.short), json.dumps(kept).encode()
+        cache.put(key, text)
+        cache.put(called(key), launches)
+    return key, text
 
 
 def _compiled_for(argument: Any) -> Any:

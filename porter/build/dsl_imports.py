@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import porter
@@ -29,26 +30,28 @@ def imported(missed: Iterable[tuple[str, Sequence[str] | None]], dsl: Path, ours
     foreign = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     settled = [dsl, ours, Path(porter.__file__).parent]
 
-    def counts(path: Path) -> bool:
+    @cache
+    def counts(name: str) -> bool:
+        path = Path(name)
         if any(path.is_relative_to(d) for d in settled):
             return False
         return not any(path.is_relative_to(d) for d in known) or any(path.is_relative_to(d) for d in foreign)
 
     files: set[str] = set()
     names: dict[str, set[str]] = {}
-    search = [p for p in sys.path if p and counts(Path(p))]
+    search = [p for p in sys.path if p and counts(p)]
     for name, module in list(sys.modules.items()):
         root, _, child = name.rpartition(".")
         file = getattr(module, "__file__", None)
-        if file and counts(Path(file)):
+        if file and counts(str(file)):
             files.add(str(Path(file)))
         parent = sys.modules.get(root) if root else None
         for directory in search if not root else _path_of(parent):
-            if counts(Path(directory)):
+            if counts(directory):
                 names.setdefault(directory, set()).add(child)
     for name, path in missed:
         for directory in search if path is None else path:
-            if counts(Path(directory)):
+            if counts(directory):
                 names.setdefault(directory, set()).add(name.rpartition(".")[2])
     return Imported(sorted(files), {d: sorted(n) for d, n in sorted(names.items())})
 

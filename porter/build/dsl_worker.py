@@ -332,17 +332,18 @@ def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
 
 
 def _skip_frames_of_support() -> None:
-    """Line information then names the line of the user's file that called the support module of a port."""
+    """Line information then names the line of the user's file that called the support module of a port, or what is
+    observed."""
     try:
         from cutlass._mlir_helpers import op
     except ImportError:
         return
-    inner = getattr(op, "_is_framework_stack_frame", None)
+    inner, observing = getattr(op, "_is_framework_stack_frame", None), vars(sys.modules[Observer.__module__])
     if inner is None:
         return
 
     def skipped(frame: types.FrameType) -> bool:
-        return _module_name(frame.f_globals) == SUPPORT or inner(frame)
+        return frame.f_globals is observing or _module_name(frame.f_globals) == SUPPORT or inner(frame)
 
     op._is_framework_stack_frame = skipped
 

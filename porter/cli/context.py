@@ -22,7 +22,7 @@ from porter.diagnostics import Code, Diagnostic, PorterError, Severity, unforese
 from porter.report import json as report_json
 from porter.report.blocks import block
 from porter.report.formats import render
-from porter.tune.styles import AUTO
+from porter.tune.styles import AUTO, KEPT
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -75,6 +75,8 @@ class Session:
     """Sums of FP8 stay in the accumulator, in ports of the native style; None where nobody says."""
     block_scale: bool | None = None
     """Scales that are powers of two are those of the tensor core, in the same ports; None where nobody says."""
+    layouts: str = KEPT
+    """Of operands of CuTe DSL, as of `porter.tune.styles`."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

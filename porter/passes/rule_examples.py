@@ -24,6 +24,7 @@ from porter.passes.features import features_in, listed
 from porter.passes.full_rate.proposing import Boxes
 from porter.passes.idiom.types import answering
 from porter.passes.idiom_dsl.stated import stated
+from porter.passes.native.dsl_layouts import NAME as LAYOUTS
 from porter.passes.native.step import steps_of
 from porter.passes.native.taking import Launches
 from porter.passes.port import PortOptions, PortResult, port_sources
@@ -139,7 +140,8 @@ def run_example(
         return Found(text="\n".join(found), rules=frozenset({rule.id} if found else ()))
     if rule.advice is not None:
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
-    native = steps_of(example.drop_promotion, example.block_scale) if example.style == "native" else ()
+    layouts = LAYOUTS in example.chosen
+    native = steps_of(example.drop_promotion, example.block_scale, layouts) if example.style == "native" else ()
     stages = frozenset({(path.as_posix(), example.stages)} if example.stages else ())
     registers = frozenset({(path.as_posix(), example.registers)} if example.registers else ())
     options = PortOptions(

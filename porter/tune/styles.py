@@ -6,4 +6,6 @@ FULL_RATE = "full-rate"
 NATIVE = "native"
 COMPAT = "compat"
 IDIOMATIC = "idiomatic"
+KEPT, SM100 = LAYOUTS = ("kept", "sm100")
+"""Layouts of operands in shared memory that ports of CuTe DSL have: the original's, or those of Blackwell's helpers."""
 STYLES = (AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE)

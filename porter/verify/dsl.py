@@ -13,7 +13,7 @@ from porter.diagnostics import Code, PorterError
 from porter.verify.arguments import Argument, Raw
 from porter.verify.bound_maps import BoundMap
 from porter.verify.case import place
-from porter.verify.expr import ExpressionError, evaluate
+from porter.verify.expr import ExpressionError, evaluate, names_in
 from porter.verify.layout import Area, Layout
 from porter.verify.problem import LaunchValues, Problem
 from porter.verify.tensor import Tensor
@@ -93,6 +93,14 @@ def _request(problem: Problem, source: Path, arch: str, observe: Sequence[str] =
         search=(case.kernel.parent, *case.include_dirs),
         observe=observe,
     )
+
+
+def is_compiled_in(problem: Problem, name: str) -> bool:
+    """Whether a kernel is compiled anew for each number of a size, which shapes of its tensors are made of: they are
+    compile-time values where the case does not say `dynamic`."""
+    dsl = problem.case.dsl
+    shapes = (str(extent) for tensor in problem.tensors.values() for extent in tensor.symbolic)
+    return dsl is not None and not dsl.dynamic and any(name in names_in(shape) for shape in shapes)
 
 
 def constructor(problem: Problem) -> dict[str, Any]:

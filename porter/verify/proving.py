@@ -28,6 +28,7 @@ from porter.verify.arguments import MapAddress, Pointer
 from porter.verify.barrier_names import initialized
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
+from porter.verify.dsl import is_compiled_in
 from porter.verify.expr import Number
 from porter.verify.images import make_image
 from porter.verify.inputs import RECORDED, choose, generate
@@ -273,6 +274,8 @@ class Prover:
         """What is known of a size, with the first execution that is not right."""
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             return Count(name, why="it is no number of turns"), None, ""
+        if is_compiled_in(base[1], name):
+            return Count(name, why=OF_PROGRAM), None, ""
         others = [s[name] for s in chosen if name in s]
         step = math.gcd(value, *(v for v in others if isinstance(v, int) and not isinstance(v, bool)))
         try:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -115,6 +117,22 @@ def test_a_changed_helper_of_an_imported_package_is_compiled_again(
     (package / "deep").mkdir()
     (package / "deep" / "__init__.py").write_text("FACTOR = 5\n")
     assert compile_dsl(asked, cache).ptx != first
+
+
+@external
+def test_what_is_observed_is_compiled_as_what_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, ran = write(tmp_path), list[Sequence[str]]()
+    real = dsl._run
+    monkeypatch.setattr(dsl, "_run", lambda asked, body: (ran.append(asked.observe), real(asked, body))[1])
+    cache, names = Cache(tmp_path / "cache"), ["cutlass.cute.arch.thread_idx", "cutlass.cute.nothing"]
+    seen = compile_dsl(replace(request(path), observe=names), cache)
+    bare = compile_dsl(request(path), cache)
+    assert ran == [names]
+    assert ([call["name"] for call in seen.calls], seen.absent) == (names[:1], tuple(names[1:]))
+    assert (bare.calls, bare.absent, bare.launches) == ((), (), seen.launches)
+    # lines of what is observed are the user's, too
+    assert bare == compile_dsl(request(path), Cache.none())
+    assert ".loc" in bare.ptx
 
 
 @external

@@ -36,9 +36,9 @@ LEFT = {
 pytestmark = [pytest.mark.slow, pytest.mark.spread(4)]
 
 
-def port(kernel: str, out: Path) -> dict[str, object]:
-    path = CORPUS / kernel / f"{kernel}.py"
-    command = [sys.executable, "-m", "porter", "port", "--trust", "--format", "json", "-o", str(out), str(path)]
+def port(kernel: str, out: Path, *options: str) -> dict[str, object]:
+    path, porter = CORPUS / kernel / f"{kernel}.py", [sys.executable, "-m", "porter"]
+    command = [*porter, "port", "--trust", "--format", "json", *options, "-o", str(out), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     document: dict[str, object] = json.loads(done.stdout)
@@ -60,6 +60,15 @@ def test_ports_have_nothing_beside_them(kernel: str, tmp_path: Path) -> None:
     assert not said(document, Code.IDIOM_LEFT)
     assert bool(said(document, Code.NATIVE_PROVED)) is (kernel in WITH_A_WARP)
     assert not said(document, Code.NATIVE_LEFT)
+
+
+@pytest.mark.parametrize("kernel", ["dsl_gemm", "dsl_gemm_fp8_scaled", "dsl_gemm_grouped"])
+def test_operands_are_laid_out_by_sm100_s_helpers_on_request(kernel: str, tmp_path: Path) -> None:
+    document = port(kernel, tmp_path, "--style", "idiomatic", "--layouts", "sm100")
+    text = (tmp_path / f"{kernel}.py").read_text()
+    assert "sm100-layouts" in said(document, Code.NATIVE_PROVED)[0]
+    assert not re.search(r"sm90_utils\.make_smem_layout_[ab]\b", text)
+    assert text.count("make_tiled_tma_atom_") == 2
 
 
 RELEASE = "                loads.consumer_release(mma_state)\n"
@@ -108,7 +117,7 @@ WRONG = {(kernel, name): plants[name] for kernel, plants in (("dsl_gemm", PLANTS
 def test_runs_refuse_what_is_wrong(name: str, plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTER_TRUST", "1")
     kernel = CORPUS / name / f"{name}.py"
-    ported = port_python(kernel, traces=traces_of, steps=[s.name for s in steps_for("dsl")])
+    ported = port_python(kernel, traces=traces_of, steps=[s.name for s in steps_for("dsl") if not s.on_request])
     assert ported.idiomatic
     text = ported.files[str(kernel)].decode()
     for right, wrong in WRONG[name, plant]:

@@ -17,6 +17,7 @@ from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.idiom_dsl.stated import stated
 from porter.passes.native.step import steps_for
 from porter.rules.load import load_rules
+from porter.steps.step import Step
 
 KERNEL = next(r for r in load_rules() if r.id == "PTR590").examples[0].before
 PATH = Path("/work/gemm.py")
@@ -28,15 +29,20 @@ def mostly_slow(forms: Iterable[str]) -> list[object]:
     return [pytest.param(form, marks=pytest.mark.slow if i else ()) for i, form in enumerate(forms)]
 
 
+def _steps(on_request: bool) -> list[Step]:
+    return [step for step in steps_for("dsl") if on_request or not step.on_request]
+
+
 def ported(
-    *changes: Change, rows: int = 128, columns: int = 128, cluster: int = 1, absent: Iterable[str] = ()
-) -> tuple[Idiomatic, str]:
+    *changes: Change, rows: int = 128, columns: int = 128, cluster: int = 1, absent: Iterable[str] = (),
+    on_request: bool = False,
+) -> tuple[Idiomatic, str]:  # fmt: skip
     text = KERNEL
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     traces = [replace(stated(PATH, text.encode(), rows, columns, cluster=cluster), absent=frozenset(absent))]
-    found = idiomatic(str(PATH), text.encode(), traces, steps_for("dsl"))
+    found = idiomatic(str(PATH), text.encode(), traces, _steps(on_request))
     assert not found.what, found.what
     groups = [EditGroup(rule, "", Safety.REVIEW, (edit,)) for rule, edit in found.edits]
     result = apply_groups({str(PATH): text.encode()}, groups)[str(PATH)].decode()

@@ -15,16 +15,18 @@ import pytest
 from porter.build.port_plan import PortPlan
 from porter.verify import equality, originals, refusals
 from porter.verify.backends import RunResult, SimBackend
+from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel, ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.case_program import Program
+from porter.verify.dsl import is_compiled_in
 from porter.verify.inputs import choose
 from porter.verify.launching import launch_of
 from porter.verify.originals import once
 from porter.verify.problem import LaunchValues, Problem, bind
 from porter.verify.proof import Claim, prove
 from porter.verify.proved import prove_case
-from porter.verify.proving import Proof, Prover
+from porter.verify.proving import OF_PROGRAM, Proof, Prover
 from porter.verify.runs import Runs
 from porter.verify.settings import SimOptions
 from porter.verify.sweep import Schedule
@@ -139,8 +141,7 @@ def test_other_schedules_run_the_port_alone_on_the_same_inputs(tmp_path: Path, m
     assert given["random"] <= given["late"]
 
 
-@pytest.mark.parametrize("of_original", [{"status": "error"}, {"hazards": ("one",)}])
-def test_an_original_that_shows_something_is_run_under_each_schedule(of_original: dict[str, Any]) -> None:
+def test_an_original_that_does_not_end_is_run_under_each_schedule() -> None:
     class Inner(SimBackend):
         def run(self, *given: Any) -> RunResult:
             made.append(self.options.schedule)
@@ -150,7 +151,7 @@ def test_an_original_that_shows_something_is_run_under_each_schedule(of_original
     schedules: tuple[Schedule, ...] = ("late", "random", "late")
     problem = SimpleNamespace(arguments=(), tensor_maps={})
     kernel: Any = SimpleNamespace(ptx="", entry="kernel", bound=lambda _: problem)
-    result: dict[str, Any] = of_original
+    result: dict[str, Any] = {"status": "error"}
     launch: Any = None
     for schedule in schedules:
         runs.on(Inner(SimOptions(schedule=schedule)), is_judged=False).run(kernel, kernel, launch, {})
@@ -204,3 +205,14 @@ def test_what_weighs_too_much_goes_and_what_is_not_kept_is_made_again(monkeypatc
     assert made == ["a", "b", "c", "b"]
     assert [asked("d", keeps=False) for _ in range(2)] == ["d", "d"]
     assert made.count("d") == 2
+
+
+def test_no_kernel_is_compiled_to_learn_that_a_size_is_compiled_in() -> None:
+    folder = Path(__file__).parents[2] / "corpus" / "dsl_gemm"
+    fixed, dynamic = (bind(case, case.sizes) for case in map(load_case, sorted(folder.glob("*case.yaml"))))
+    assert (fixed.case.name, dynamic.case.name) == ("dsl_gemm", "dsl_gemm:dynamic")
+    assert [is_compiled_in(fixed, name) for name in ("M", "K", "BM", "nothing")] == [True, True, False, False]
+    assert not is_compiled_in(dynamic, "K")
+    prover = Prover("port", lambda sizes: pytest.fail("it is compiled"), Budget())
+    kernel: Any = None
+    assert prover._count((kernel, fixed), "K", 256, [fixed.sizes])[0].why == OF_PROGRAM

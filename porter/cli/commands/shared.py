@@ -17,7 +17,7 @@ from porter.cli.context import DEFAULT, current, fail, install
 from porter.cli.everywhere import WHERE, options
 from porter.diagnostics import Code, PorterError, unforeseen
 from porter.report.formats import KINDS_OF
-from porter.tune.styles import COMPAT, STYLES
+from porter.tune.styles import COMPAT, KEPT, LAYOUTS, STYLES
 
 
 class Command(click.Command):
@@ -195,9 +195,24 @@ def _scale_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def _take_layouts(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    install(replace(current(), layouts=value))
+    return value
+
+
+def _layouts_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--layouts: a step of CuTe DSL that is taken on request. The session has it."""
+    return click.option(
+        "--layouts", type=click.Choice(LAYOUTS), default=KEPT, show_default=True, expose_value=False,
+        callback=_take_layouts,
+        help="CuTe DSL in Blackwell's own words: operands stay in shared memory as the original lays them out, or lie "
+             "there as SM100's helpers lay them out, with the modes of its MMA.",
+    )(function)  # fmt: skip
+
+
 def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style: for commands that make a port. The session has it."""
-    function = _scale_option(_promotion_option(function))
+    function = _layouts_option(_scale_option(_promotion_option(function)))
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
@@ -243,7 +258,7 @@ def problem_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def plan_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style of `porter plan`, which knows steps that no port has."""
-    function = _scale_option(_promotion_option(function))
+    function = _layouts_option(_scale_option(_promotion_option(function)))
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="auto, full-rate: whether M=128 MMAs are possible, and what a run has to show of them. native: which "

@@ -25,6 +25,8 @@ SISTERS: dict[str, str] = _DATA["sisters"]
 """Blackwell's modules, with those that have the same part for Hopper."""
 KNOWN: dict[str, Any] = _DATA["known"]
 """Full names that a kernel is recognized by."""
+OPERANDS: dict[str, dict[str, str]] = _DATA["operands"]
+"""What lays out each operand, what loads it, and methods of a tiled MMA for it."""
 ONE_BLOCK: str = _DATA["one_block"]
 """The pattern of a layout of one block in a cluster."""
 IN_SECTIONS: dict[str, str] = _DATA["sections"]

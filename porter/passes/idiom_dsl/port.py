@@ -88,7 +88,8 @@ def _edit(
     for step in steps:
         try:
             assert step.write is not None
-            if missing := [what for name, what in step.after.items() if name not in taken]:
+            missing = [what for name, what in step.after.items() if name not in taken]
+            if missing := [*missing, *(what for name, what in step.beside.items() if name in taken)]:
                 raise Left(missing[0])
             step.write(site)
             taken.append(step.name)

@@ -15,6 +15,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from porter.passes.idiom_dsl.kernel import Kernel
+from porter.passes.idiom_dsl.launches import given_at, in_kernel, launch_of
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED, OPTIONAL
 from porter.passes.idiom_dsl.shapes import binds, targets_of, whole_call
 from porter.passes.idiom_dsl.site import Site
@@ -171,25 +172,18 @@ def _name_bound(kernel: Kernel, call: cst.Call) -> str:
 
 def _launch(kernel: Kernel) -> cst.Call:
     """Where the kernel is launched with tensors that it reaches by TMA alone."""
-    text, name = kernel.text, kernel.function.name.value
-    whole = m.Call(m.Attribute(m.Call(m.Name(name) | m.Attribute(attr=m.Name(name))), m.Name("launch")))
-    launch = one([c for c in found_in(text.module, cst.Call) if m.matches(c, whole)], f"launches of `{name}`")
+    text, launch = kernel.text, launch_of(kernel)
     cluster = argument(launch, None, "cluster")
     if argument(launch, None, "block") is None or (cluster is not None and not m.matches(cluster.value, _ONES)):
         raise Left("a launch that says the block, and no clusters", launch)
     host = text.function(launch)
     plain = {p.name.value: p for p in host.params.params}
-    for given in _handed(launch).args:
+    for given in given_at(launch).args:
         if isinstance(given.value, cst.Name) and (parameter := plain.get(given.value.value)) is not None:
             noted = parameter.annotation
             if noted is None or not text.is_a(noted.annotation, *KNOWN["constants"]):
                 raise Left(f"tensors that the kernel reaches by TMA alone: `{given.value.value}`", given)
     return launch
-
-
-def _handed(launch: cst.Call) -> cst.Call:
-    """What the kernel is called with."""
-    return cst.ensure_type(cst.ensure_type(launch.func, cst.Attribute).value, cst.Call)
 
 
 def _loads(kernel: Kernel, launch: cst.Call) -> list[_Load]:
@@ -206,7 +200,7 @@ def _loads(kernel: Kernel, launch: cst.Call) -> list[_Load]:
         if not m.matches(statement, assign) or len(names) != 1:
             raise Left("a load whose atom and tensor have names of their own", call)
         atom, tensor = targets_of(found_in(statement, cst.AssignTarget)[0].target)
-        found.append(_Load(call, names[0], _in_kernel(kernel, launch, atom), _in_kernel(kernel, launch, tensor)))
+        found.append(_Load(call, names[0], in_kernel(kernel, launch, atom), in_kernel(kernel, launch, tensor)))
     return found
 
 
@@ -218,7 +212,7 @@ def _stores(kernel: Kernel, launch: cst.Call) -> list[Statement]:
     for call in text.calls(text.function(launch), KNOWN["tma_atom"]):
         if text.is_a(_op(kernel, call, any_kind=True).func, KNOWN["tma_store"]):
             targets = found_in(text.statement(call), cst.AssignTarget)
-            atoms.append(_in_kernel(kernel, launch, next(targets_of(targets[0].target))))
+            atoms.append(in_kernel(kernel, launch, next(targets_of(targets[0].target))))
     found = []
     for call in text.calls(kernel.function, KNOWN["copy"]):
         if text.code(_argument(call, 0, "atom")) in atoms:
@@ -263,19 +257,6 @@ def _op(kernel: Kernel, made: cst.Call, any_kind: bool = False) -> cst.Call:
     if not isinstance(value, cst.Call) or (not any_kind and value.args):
         raise Left("what a load does is written as a call", made)
     return value
-
-
-def _in_kernel(kernel: Kernel, launch: cst.Call, name: str) -> str:
-    """What the kernel calls an argument."""
-    given, params = _handed(launch).args, list(kernel.function.params.params)
-    params = params[1:] if params and params[0].name.value == "self" else params
-    for index, arg in enumerate(given):
-        if kernel.text.code(arg.value) == name:
-            if arg.keyword is not None:
-                return arg.keyword.value
-            if index < len(params):
-                return params[index].name.value
-    raise Left(f"`{name}` as an argument of the kernel", launch)
 
 
 def _copies(kernel: Kernel, atom: str) -> list[Sequence[cst.BaseExpression]]:
@@ -362,5 +343,6 @@ def _pipeline(kernel: Kernel) -> tuple[cst.BaseExpression | None, cst.BaseExpres
 
 STEP = Step(
     "cta-pair", RULE, _write, "dsl", Declared(roles=True, barriers=True, launch=("grid", "cluster"), maps=True),
-    after={"mma-warp": "a warp of its own that issues the MMAs"}, cost=True,
+    after={"mma-warp": "a warp of its own that issues the MMAs"}, follows=("sm100-layouts",), cost=True,
+    beside={"sm100-layouts": "operands in the layouts of the original, which CTAs can share"},
 )  # fmt: skip

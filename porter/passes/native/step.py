@@ -30,9 +30,9 @@ def chosen_alone() -> set[str]:
     return {s.name for s in steps_for("cuda") if s.chosen}
 
 
-def steps_of(drop_promotion: bool = False, block_scale: bool = False) -> tuple[str, ...]:
+def steps_of(drop_promotion: bool = False, block_scale: bool = False, layouts: bool = False) -> tuple[str, ...]:
     """Names of all steps that are asked for."""
-    asked = {"promotion": drop_promotion, "scales": block_scale}
+    asked = {"promotion": drop_promotion, "scales": block_scale, "sm100-layouts": layouts}
     steps = _of_all_dialects()
     return tuple(dict.fromkeys(s.name for s in steps if not s.on_request or asked.get(s.name, False)))
 
@@ -70,7 +70,7 @@ def take(
 
 STEPS = steps_of()
 """Names of the steps that a port has where nobody asks for one by name."""
-OF_DSL = tuple(s.name for s in steps_for("dsl"))
+OF_DSL = tuple(s.name for s in steps_for("dsl") if not s.on_request)
 """Those of CuTe DSL, which the default style has, too."""
 ON_REQUEST = tuple(s.name for s in steps_for("cuda") if s.on_request)
 """Those that are taken only where they are asked for by name, as results differ with them."""
