@@ -128,6 +128,29 @@ class Mainloop(Events):
             if n.start_byte >= self.mma.end_byte
         )
 
+    def changing_sums(self) -> Node | None:
+        """A name of sums in the loop by which registers may change what MMAs add to: in front of MMAs, or behind those
+        that go on with the same sums, for anything but the value of an element."""
+        if self.loop is None:
+            return None
+        declared = self.site.handle.declaration
+        goes_on = not inside(self.loop, declared) and not any(self._clears(n) for n in self.block.named_children)
+        own = [m.d for m in self.site.multiplies]
+        for node in find(self.loop, "identifier"):
+            if self.site.tiled.handle_of(self.function, node) is None or inside(declared, node):
+                continue
+            if any(inside(d, node) for d in own) or self.site.tiled.only_asked(self.function, node):
+                continue
+            if node.start_byte < self.mma.start_byte or (goes_on and not _is_value(node)):
+                return node
+        return None
+
+    def _clears(self, node: Node) -> bool:
+        """Whether a statement in front of MMAs says that they clear."""
+        text = self.function.text(node).rstrip("; ")
+        kind = self.kind(node) if node.start_byte < self.mma.start_byte else ""
+        return kind == "zero" or (kind == "scale" and "?" not in text and text.endswith("Zero"))
+
     def _names_sums(self, node: Node) -> bool:
         return any(self.site.tiled.handle_of(self.function, n) is not None for n in find(node, "identifier"))
 
@@ -155,6 +178,20 @@ class Mainloop(Events):
                 found = node
             node = node.parent
         return found
+
+
+def _is_value(name: Node) -> bool:
+    """Whether a tensor is named for the value of an element, which goes to no function."""
+    inner, current = name, name.parent
+    if current is None or current.type != "call_expression" or current.child_by_field_name("function") != name:
+        return False
+    while current is not None and not current.type.endswith(("_statement", "declaration")):
+        if current.type in ("argument_list", "update_expression", "pointer_expression"):
+            return False
+        if current.type == "assignment_expression" and current.child_by_field_name("left") == inner:
+            return False
+        inner, current = current, current.parent
+    return True
 
 
 def names_after(function: Function, node: Node, end: int) -> bool:
