@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels whose registers keep Hopper's layout, in SM100's own words: a collective whose mainloop is a member function,
-and two tiles for each of two warpgroups; compiled, verified, and equal on PTX."""
+two tiles for each of two warpgroups, A of 8 bits from registers; compiled, verified, and equal on PTX."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ def test_a_member_function_is_verified(tmp_path: Path, changes: tuple[tuple[str,
     assert missing(path) == ""
 
 
-def test_two_tiles_of_a_warpgroup_are_verified() -> None:
-    assert missing(SOURCES / "tiles" / "alternating.cu") == ""
+@pytest.mark.parametrize("source", ["tiles/alternating.cu", "bytes/bytes.cu"])
+def test_two_tiles_of_a_warpgroup_and_registers_of_bytes_are_verified(source: str) -> None:
+    assert missing(SOURCES / source) == ""
 
 
 def missing(path: Path) -> str:
