@@ -260,6 +260,10 @@ KIND = "typename Traits<BM, BN, STAGES>::Storage"
         ),
         (changed((EMPTY, f"        axpby(2.f, tCrC, 0.f, tCrC);\n{EMPTY}")), "used behind MMAs alone"),
         (changed((EMPTY, f"        ++tCrC(0);\n{EMPTY}")), "used behind MMAs alone"),
+        (
+            changed((LOOP, f"    for (int chunk = 0; chunk < 2; ++chunk) {{\n{LOOP}    scale(tCrC);\n    }}\n")),
+            "used behind MMAs alone",
+        ),
         (changed((EMPTY, f"        most = max(most, tCrC(0));\n{EMPTY}")), "used behind MMAs alone"),
         (changed((RESULTS, "    print(mma);\n" + RESULTS)), "what is done with the tiled MMA"),
         (changed((RESULTS, "    copy(tCrC, thread_mma.retile_C(gC));\n")), "`retile_C` of a part of the tiled MMA"),

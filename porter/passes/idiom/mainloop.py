@@ -5,7 +5,9 @@ stages back; all others wait for sums. In a loop that does nothing else that war
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tree_sitter import Node
 
@@ -129,27 +131,37 @@ class Mainloop(Events):
         )
 
     def changing_sums(self) -> Node | None:
-        """A name of sums in the loop by which registers may change what MMAs add to: in front of MMAs, or behind those
-        that go on with the same sums, for anything but the value of an element."""
-        if self.loop is None:
-            return None
-        declared = self.site.handle.declaration
-        goes_on = not inside(self.loop, declared) and not any(self._clears(n) for n in self.block.named_children)
-        own = [m.d for m in self.site.multiplies]
-        for node in find(self.loop, "identifier"):
-            if self.site.tiled.handle_of(self.function, node) is None or inside(declared, node):
+        """A name of sums in a loop around the MMAs by which registers may change what these add to: in front of them,
+        or behind those that go on with the same sums, for anything but the value of an element."""
+        kernel, declared = self.site.kernel, self.site.handle.declaration
+        at, own = (self.call, [self.call]) if self.call else (self.mma, [m.d for m in self.site.multiplies])
+        for node in find(kernel.body, "identifier"):
+            loop = next((n for n in _loops_around(at) if inside(n, node)), None)
+            if loop is None or inside(declared, node) or self.site.tiled.handle_of(kernel, node) is None:
                 continue
-            if any(inside(d, node) for d in own) or self.site.tiled.only_asked(self.function, node):
+            if any(inside(n, node) for n in own) or self.site.tiled.only_asked(kernel, node):
                 continue
-            if node.start_byte < self.mma.start_byte or (goes_on and not _is_value(node)):
+            goes_on = not inside(loop, declared) and not any(
+                in_callee or inside(loop, n) for n, in_callee in self._told
+            )
+            if node.start_byte < at.start_byte or (goes_on and not _is_value(node)):
                 return node
         return None
 
-    def _clears(self, node: Node) -> bool:
-        """Whether a statement in front of MMAs says that they clear."""
-        text = self.function.text(node).rstrip("; ")
-        kind = self.kind(node) if node.start_byte < self.mma.start_byte else ""
-        return kind == "zero" or (kind == "scale" and "?" not in text and text.endswith("Zero"))
+    @cached_property
+    def _told(self) -> list[tuple[Node, bool]]:
+        """Statements in front of MMAs that say that these clear, and whether what the kernel calls says it."""
+        found = []
+        for function, at in ((self.function, self.mma), (self.site.kernel, self.call or self.mma)):
+            events = Events(self.site)
+            events.function = function
+            for node in find(function.body, "expression_statement"):
+                text = function.text(node).rstrip("; ")
+                kind = events.kind(node) if node.start_byte < at.start_byte else ""
+                is_told = kind == "zero" or (kind == "scale" and "?" not in text and text.endswith("Zero"))
+                if is_told and node.parent is not None and inside(node.parent, at):
+                    found.append((node, function is not self.site.kernel))
+        return found
 
     def _names_sums(self, node: Node) -> bool:
         return any(self.site.tiled.handle_of(self.function, n) is not None for n in find(node, "identifier"))
@@ -178,6 +190,15 @@ class Mainloop(Events):
                 found = node
             node = node.parent
         return found
+
+
+def _loops_around(node: Node) -> Iterator[Node]:
+    """Innermost ones first."""
+    current = node.parent
+    while current is not None and current.type != "function_definition":
+        if current.type in LOOPS:
+            yield current
+        current = current.parent
 
 
 def _is_value(name: Node) -> bool:

@@ -378,8 +378,7 @@ class Sums:
             site.draft.replace(RULE, kernel, kernel.span(node), text)
         changing = self.loop.changing_sums()
         if changing is not None:
-            function = self.loop.function
-            raise Left(function, function.span(changing), "registers of sums that are used behind MMAs alone")
+            raise Left(kernel, kernel.span(changing), "registers of sums that are used behind MMAs alone")
         for node in find(kernel.body, "identifier"):
             variable = resolve(kernel, node, kernel.text(node))
             early = site.handle.declaration.end_byte <= node.start_byte < self.loop.last.start_byte
