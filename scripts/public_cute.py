@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -39,13 +40,16 @@ class Row(NamedTuple):
         return f"{self.path}: {' '.join(self.modes) if not self.missing else f'no: {missing}'}"
 
 
-def rows(paths: Sequence[Path], asking: GateOptions, compiles: bool = True) -> Iterator[Row]:
-    for given in paths:
-        for path in sorted(given.rglob("*.cu")) if given.is_dir() else [given]:
-            name = str(path.relative_to(given.parent if given.is_dir() else path.parent))
-            row = row_of(name, path, asking, compiles)
-            if row is not None:
-                yield row
+def rows(paths: Sequence[Path], asking: GateOptions, compiles: bool = True, jobs: int = 1) -> Iterator[Row]:
+    """Of each file in its order, `jobs` at once."""
+    files = [(given, path) for given in paths for path in (sorted(given.rglob("*.cu")) if given.is_dir() else [given])]
+    names = [str(path.relative_to(given.parent if given.is_dir() else path.parent)) for given, path in files]
+    of = partial(row_of, asking=asking, compiles=compiles)
+    if jobs == 1:
+        yield from filter(None, map(of, names, (path for _, path in files)))
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from filter(None, pool.map(of, names, [path for _, path in files]))
 
 
 def row_of(name: str, path: Path, asking: GateOptions, compiles: bool) -> Row | None:
@@ -79,9 +83,11 @@ def main() -> None:
     parser.add_argument("-I", dest="include_dirs", action="append", default=[], type=Path, metavar="DIR")
     parser.add_argument("--nvcc-flag", dest="flags", action="append", default=[], metavar="FLAG")
     parser.add_argument("--text", action="store_true", help="Do not compile ports.")
+    parser.add_argument("-j", dest="jobs", type=int, default=1, metavar="N", help="Files at once.")
     given = parser.parse_args()
     found = []
-    for row in rows(given.paths, GateOptions(tuple(given.include_dirs), (), tuple(given.flags)), not given.text):
+    asking = GateOptions(tuple(given.include_dirs), (), tuple(given.flags))
+    for row in rows(given.paths, asking, not given.text, given.jobs):
         print(row, flush=True)
         found.append(row)
     print(f"{sum(not r.missing for r in found)} of {len(found)} in SM100's own words")

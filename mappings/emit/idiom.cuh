@@ -456,7 +456,7 @@ ${c}size($mma)
 // Tensor Memory that MMAs add to, and what copies between it and registers in the order of Hopper's MMAs.
 //@ if several
 const int $group = int(threadIdx.x) / 128$first;
-const uint32_t $base = $storage$published + ($group % 2 << 20)$pairs;  // two warpgroups share columns: 16 lanes on
+const uint32_t $base = $storage$published$own
 //@ end
 //@ if declares_warp
 const int $warp = cutlass::canonical_warp_idx_sync();
@@ -484,8 +484,14 @@ int& $name
 //@ section storage_by_reference
 $kind& $name
 
-//@ section address_in_pairs
+//@ section columns_of_pairs
  + $group / 2 * $columns
+
+//@ section halves_of_lanes
+ + ($group % 2 << 20)$pairs;  // two warpgroups share columns: 16 lanes on
+
+//@ section columns_apart
+ + $group * $columns;
 
 //@ section tensor_of_sums
 ${c}Tensor $tensor = ${c}partition_fragment_C($umma, $shape);
@@ -505,6 +511,9 @@ auto $r2t = $store.get_slice(threadIdx.x % 128);
 
 //@ section shape_of_tile
 ${c}make_shape(${c}tile_size<0>($umma)$m_tiles, ${c}tile_size<1>($umma)$n_tiles)
+
+//@ section count_of_tiles
+ * ${c}size<$mode>($registers)
 
 //@ section shape_by_steps
 ${c}make_shape(${c}tile_size<0>($umma), ${c}tile_size<2>($umma) * ${c}size<2>($by))

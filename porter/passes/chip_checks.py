@@ -155,7 +155,21 @@ def _places(file: CudaFile, ported: _Ported, names: Names, unsure: set[int], flo
     yield from (p for p in found if not names.spellings.stand_in("capability_in_hundreds", _text_of(file, p.where)))
     ends = [where for end in flow.ends if end.file is file for where in _decided(end, flow, reader)]
     yield from (_Place(w) for w in ends if not any(p.where.contains(w) for p in found))
+    yield from _of_macros(file, names)
     yield from map(_Place, _told(file, ported, names))
+
+
+def _of_macros(file: CudaFile, names: Names) -> Iterator[_Place]:
+    """Macros that ask, each as the first of its conditions that disagrees, or as one that admits other chips."""
+    macros = list(file.lexed.macros())
+    # asked at once first: there may be thousands
+    for macro in macros if names.mentions(b"\n".join(m.body for m in macros)) else ():
+        text = b"void f() {" + macro.body.replace(b"\\\n", b" \n").replace(b"\\\r\n", b" \r\n") + b";}"
+        if names.mentions(text):
+            inner = _Reader(text, names, lambda node: False, {})
+            found = list(inner.places(parse_tree(text).root_node, set()))
+            if found:
+                yield _Place(macro.span, min((p.others for p in found), key=len))
 
 
 def _text_of(file: CudaFile, where: Span) -> str:
@@ -191,14 +205,6 @@ def _for_hopper_alone(numbers: Collection[float], target: PortTarget, own: float
 
 def _told(file: CudaFile, ported: _Ported, names: Names) -> Iterator[Span]:
     """Places outside of what the grammar reads as conditions."""
-    macros = list(file.lexed.macros())
-    # asked at once first: there may be thousands
-    for macro in macros if names.mentions(b"\n".join(m.body for m in macros)) else ():
-        text = b"void f() {" + macro.body.replace(b"\\\n", b" \n").replace(b"\\\r\n", b" \r\n") + b";}"
-        if names.mentions(text):
-            inner = _Reader(text, names, lambda node: False, {})
-            if next(inner.places(parse_tree(text).root_node, set()), None) is not None:
-                yield macro.span
     for whole in map(span, _taken_for_templates(file, names)):
         if _differ(file.source[whole.start : whole.end], _edited(file, whole, ported.edits), names):
             yield whole

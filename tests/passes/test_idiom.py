@@ -215,6 +215,20 @@ def test_a_function_that_multiplies_is_called_by_one_warp(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ((EMPTY, f"        most += tCrC(0);\n{EMPTY}"),),
+        ((FULL, f"{ZERO}{FULL}"), (EMPTY, f"        axpby(2.f, tCrC, 0.f, tCrC);\n{EMPTY}")),
+    ],
+)
+def test_sums_are_used_in_the_loop_for_their_values_or_where_the_next_mma_clears(
+    tmp_path: Path, changes: tuple[tuple[str, str], ...]
+) -> None:
+    text = idiomatic(tmp_path, changed(*changes))
+    assert text.index("wait_barrier(") < text.index("copy(t2r,") < text.index(changes[-1][1].splitlines()[0].strip())
+
+
 NAMED = (
     "        const auto step = [&](int k) { gemm(mma, tCrA(_, _, k, 0), tCrB(_, _, k, 0), tCrC); };\n        step(0);\n"
 )
@@ -238,6 +252,19 @@ KIND = "typename Traits<BM, BN, STAGES>::Storage"
         (changed((RESULTS, "    tCrC(0) += __shfl_xor_sync(~0u, tCrC(0), 1);\n" + RESULTS)), "which lane has them"),
         (changed((RESULTS, "    if (threadIdx.x % 4 == 0) tCrC(0) = 0;\n" + RESULTS)), "which lane has them"),
         (changed((ZERO, "    copy(thread_mma.partition_C(gC), tCrC);\n")), "used behind MMAs alone"),
+        (changed((FULL, f"{FULL}        tCrC(0) = -tCrC(0);\n")), "used behind MMAs alone"),
+        (changed((FULL, f"{FULL}        if (tile > 1) {{ turn(tCrC); }}\n")), "used behind MMAs alone"),
+        (
+            changed((FULL, f"{FULL}        auto rows = make_tensor(tCrC.data(), tCrC.layout());\n")),
+            "used behind MMAs alone",
+        ),
+        (changed((EMPTY, f"        axpby(2.f, tCrC, 0.f, tCrC);\n{EMPTY}")), "used behind MMAs alone"),
+        (changed((EMPTY, f"        ++tCrC(0);\n{EMPTY}")), "used behind MMAs alone"),
+        (
+            changed((LOOP, f"    for (int chunk = 0; chunk < 2; ++chunk) {{\n{LOOP}    scale(tCrC);\n    }}\n")),
+            "used behind MMAs alone",
+        ),
+        (changed((EMPTY, f"        most = max(most, tCrC(0));\n{EMPTY}")), "used behind MMAs alone"),
         (changed((RESULTS, "    print(mma);\n" + RESULTS)), "what is done with the tiled MMA"),
         (changed((RESULTS, "    copy(tCrC, thread_mma.retile_C(gC));\n")), "`retile_C` of a part of the tiled MMA"),
         (changed(("256) k(", "256) k(int x, ")).replace("threadIdx.x - 128", "threadIdx.y"), "blocks of one dimension"),

@@ -194,7 +194,7 @@ def test_what_is_left(tmp_path: Path, old: str, new: str, missing: str) -> None:
 @pytest.mark.parametrize(
     ("index", "answer", "missing"),
     [
-        (0, (2, 1, 64, 256, 2, 1, 1, 1, 1, 6, 1, 1), "one tile of 64 rows"),
+        (1, (2, 1, 64, 256, 2, 1, 1, 1, 1, 6, 0, 2), "one tile of 64 rows"),
         (0, (1, 1, 64, 256, 2, 1, 0, 1, 1, 6, 1, 1), "without a permutation"),
         (0, (1, 1, 64, 256, 2, 1, 1, 1, 1, 1, 1, 1), "sums of 32 bits"),
         (0, (1, 1, 64, 256, 2, 1, 1, 0, 1, 6, 1, 1), "of 8, 16 or 32 bits"),
@@ -209,6 +209,14 @@ def test_what_is_left(tmp_path: Path, old: str, new: str, missing: str) -> None:
 def test_types_that_are_left(tmp_path: Path, index: int, answer: tuple[int, ...], missing: str) -> None:
     types = tuple(answer if i == index else one for i, one in enumerate(TYPES))
     assert missing in left(tmp_path, TEXT, types)
+
+
+def test_two_tiles_of_a_warpgroup_have_all_lanes_of_its_columns(tmp_path: Path) -> None:
+    """Scores of 256 rows are two tiles of 64 for each of two warpgroups, beside columns of other sums and of P."""
+    text = idiomatic(tmp_path, TEXT, ((2, *SCORES[1:]), *TYPES[1:]))
+    assert "const uint32_t tmem_own = accumulator_storage.tmem_base + warpgroup * 160;\n" in text
+    assert "tmem.allocate(512, &accumulator_storage.tmem_base);" in text
+    assert "% 2 << 20" not in text
 
 
 def test_registers_of_8_bits_are_a_of_an_mma_of_such_types(tmp_path: Path) -> None:

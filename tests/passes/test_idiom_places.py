@@ -24,6 +24,7 @@ from test_idiom_kept import (
     STORE_O,
     WAITS,
     order,
+    said,
 )
 
 from porter.lang.sources import load_sources
@@ -207,3 +208,15 @@ def test_what_is_left(tmp_path: Path, old: str, new: str, missing: str) -> None:
         assert missing in left(tmp_path, text, TYPES)
     else:
         idiomatic(tmp_path, text, TYPES)
+
+
+def test_registers_that_a_function_is_handed_say_how_many_mmas_their_tile_has(tmp_path: Path) -> None:
+    """Tiles of 128 rows and of 256, each for two warpgroups."""
+    path = tmp_path / "kernel.cu"
+    multiply = QK.replace("tSrS", "tOrO").replace("        ", "            ")
+    path.write_text(program(f"        for (int block = 0; block < blocks; ++block) {{\n{multiply}        }}\n"))
+    options = said((SCORES, (2, *SCORES[1:])), (DESCRIPTORS,), ((2,),), ((1,),))
+    text = port_sources(load_sources(path), options).files[str(path)].decode()
+    shape = "make_shape(tile_size<0>(umma_qk) * size<1>(tOrO), tile_size<1>(umma_qk))"
+    assert f"Tensor tOtO = partition_fragment_C(umma_qk, {shape});" in text
+    assert "tmem_own = accumulator_storage.tmem_base + warpgroup * 64;" in text

@@ -82,6 +82,7 @@ LEFT = [
     "enum Arch { Ampere = 80, Hopper = 90 };\nbool f(int sm) { return sm == Arch::Hopper; }",
     "#define IS_HOPPER(p) ((p).major == 9)\nbool f(P p) { return IS_HOPPER(p); }",
     "#define CHECK(p) do { if ((p).major != 9) abort(); } while (0)",
+    "#define SWITCH(sm, ...) if (sm == 86) { f<86>(); } else if (sm <= 90) { f<90>(); } else { f<0>(); }",
     "bool f(int sm) { return sm == 90; }\nbool g() { return f(90); }",
     "bool f(int sm = 90) { return sm == 90; }",
     "int sm = 90;\nbool f() { return sm == 90; }",
@@ -124,6 +125,7 @@ QUIET = [
     "#if __CUDACC_VER_MAJOR__ >= 12\nint x;\n#endif",
     "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800\nint x;\n#endif",
     "#if SIZE == 90 && defined(FAST)\nint x;\n#endif",
+    "#define SWITCH(sm, ...) if (sm == 86) { f<86>(); } else if (sm < 90) { f<80>(); } else { f<90>(); }",
 ]
 
 

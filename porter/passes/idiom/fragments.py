@@ -351,8 +351,8 @@ class Fragments:
                 raise self.place.left(where, what)
             if not (t.a and t.b and t.from_b) or _TYPES[t.d] != "F32":
                 raise self.place.left(where, f"operands of `{mma.name}` of 8, 16 or 32 bits, and sums of 32 bits")
-            if t.tiles > 1 and (t.m_groups * t.n_groups > 1 or not t.from_a):
-                raise self.place.left(where, f"one tile of 64 rows for each warpgroup: there are {t.tiles}")
+            if t.tiles > 1 and not t.from_a:
+                raise self.place.left(where, f"one tile of 64 rows for A from registers: there are {t.tiles}")
             if 3 in (t.a, t.b) or max(t.a, t.b) > 3:
                 majors = {t.from_a or 1, t.from_b}
                 if majors != {1}:
@@ -402,6 +402,11 @@ class Fragments:
             return False
         sharing = [s.handle for s in self.sums if s is first or s.like is first]
         return not any(_together(names, handle, second.handle) for handle in sharing)
+
+    @property
+    def fills_lanes(self) -> bool:
+        """Whether tiles of a warpgroup have all lanes of its columns, of which one of 64 rows has a half."""
+        return any(t.tiles > 1 for s in self.sums for t in s.every)
 
     @property
     def groups(self) -> int:
@@ -470,11 +475,20 @@ class Fragments:
         if len(tiles) == 1:
             rows, columns = tiles.pop()
             return cpp("shape_of_numbers", c=site.c, rows=rows, columns=columns)
-        by = {m: {1 if t.is_joined else getattr(t, m) for t in one.every} for m in ("m_tiles", "n_tiles")}
-        if any(len(b) > 1 for b in by.values()):
-            raise self.place.left(one.handle.declaration, "a tile that all instantiations have")
-        texts = {m: "" if b == {1} else f" * {site.c}_{next(iter(b))}{{}}" for m, b in by.items()}
+        texts = {m: self._count(one, m, mode) for mode, m in ((1, "m_tiles"), (2, "n_tiles"))}
         return cpp("shape_of_tile", c=site.c, umma=one.mma.umma, **texts)
+
+    def _count(self, one: Sum, member: str, mode: int) -> str:
+        """By how many MMAs a tile is larger than one, along a mode: a number, or how many the registers that a function
+        is handed have."""
+        c, counts = self.site.c, {1 if t.is_joined else getattr(t, member) for t in one.every}
+        if counts == {1}:
+            return ""
+        if len(counts) == 1:
+            return f" * {c}_{counts.pop()}{{}}"
+        if not one.is_handed or any(t.is_joined for t in one.every):
+            raise self.place.left(one.handle.declaration, "a tile that all instantiations have")
+        return cpp("count_of_tiles", c=c, mode=mode, registers=one.handle.name)
 
     def _own_shape(self, one: Sum) -> str:
         """The tile of a sum in words of the kernel that mean the same everywhere in it; empty where it has none."""

@@ -5,7 +5,9 @@ stages back; all others wait for sums. In a loop that does nothing else that war
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tree_sitter import Node
 
@@ -128,6 +130,39 @@ class Mainloop(Events):
             if n.start_byte >= self.mma.end_byte
         )
 
+    def changing_sums(self) -> Node | None:
+        """A name of sums in a loop around the MMAs by which registers may change what these add to: in front of them,
+        or behind those that go on with the same sums, for anything but the value of an element."""
+        kernel, declared = self.site.kernel, self.site.handle.declaration
+        at, own = (self.call, [self.call]) if self.call else (self.mma, [m.d for m in self.site.multiplies])
+        for node in find(kernel.body, "identifier"):
+            loop = next((n for n in _loops_around(at) if inside(n, node)), None)
+            if loop is None or inside(declared, node) or self.site.tiled.handle_of(kernel, node) is None:
+                continue
+            if any(inside(n, node) for n in own) or self.site.tiled.only_asked(kernel, node):
+                continue
+            goes_on = not inside(loop, declared) and not any(
+                in_callee or inside(loop, n) for n, in_callee in self._told
+            )
+            if node.start_byte < at.start_byte or (goes_on and not _is_value(node)):
+                return node
+        return None
+
+    @cached_property
+    def _told(self) -> list[tuple[Node, bool]]:
+        """Statements in front of MMAs that say that these clear, and whether what the kernel calls says it."""
+        found = []
+        for function, at in ((self.function, self.mma), (self.site.kernel, self.call or self.mma)):
+            events = Events(self.site)
+            events.function = function
+            for node in find(function.body, "expression_statement"):
+                text = function.text(node).rstrip("; ")
+                kind = events.kind(node) if node.start_byte < at.start_byte else ""
+                is_told = kind == "zero" or (kind == "scale" and "?" not in text and text.endswith("Zero"))
+                if is_told and node.parent is not None and inside(node.parent, at):
+                    found.append((node, function is not self.site.kernel))
+        return found
+
     def _names_sums(self, node: Node) -> bool:
         return any(self.site.tiled.handle_of(self.function, n) is not None for n in find(node, "identifier"))
 
@@ -155,6 +190,29 @@ class Mainloop(Events):
                 found = node
             node = node.parent
         return found
+
+
+def _loops_around(node: Node) -> Iterator[Node]:
+    """Innermost ones first."""
+    current = node.parent
+    while current is not None and current.type != "function_definition":
+        if current.type in LOOPS:
+            yield current
+        current = current.parent
+
+
+def _is_value(name: Node) -> bool:
+    """Whether a tensor is named for the value of an element, which goes to no function."""
+    inner, current = name, name.parent
+    if current is None or current.type != "call_expression" or current.child_by_field_name("function") != name:
+        return False
+    while current is not None and not current.type.endswith(("_statement", "declaration")):
+        if current.type in ("argument_list", "update_expression", "pointer_expression"):
+            return False
+        if current.type == "assignment_expression" and current.child_by_field_name("left") == inner:
+            return False
+        inner, current = current, current.parent
+    return True
 
 
 def names_after(function: Function, node: Node, end: int) -> bool:

@@ -110,7 +110,7 @@ class Preserving:
                 base=self.place.base,
                 storage=self.place.front,
                 published=site.name("tmem_base"),
-                pairs=cpp("address_in_pairs", group=group, columns=self.columns) if site.groups > 2 else "",
+                own=self._address(group),
                 declares_warp=not self.place.is_kernel,
                 declares_issues=several,
                 declares_phases=not self.place.has_phases,
@@ -127,6 +127,13 @@ class Preserving:
         lines += [self._of_sum(s) for s in fragments.sums if s.like is None]
         lines += [self._of_operand(o, first) for o in fragments.operands.values()]
         site.draft.before(RULE, function, first, "\n".join(lines) + "\n", above_comments=True)
+
+    def _address(self, group: str) -> str:
+        """A warpgroup's columns and lanes, behind the first column."""
+        if self.site.columns_apart:
+            return cpp("columns_apart", group=group, columns=self.columns)
+        pairs = cpp("columns_of_pairs", group=group, columns=self.columns) if self.site.groups > 2 else ""
+        return cpp("halves_of_lanes", group=group, pairs=pairs)
 
     def _of_sum(self, one: Sum) -> str:
         width = min(repeated(t.own, 8, 8) for t in one.every)

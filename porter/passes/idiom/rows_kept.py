@@ -61,6 +61,7 @@ class RowsKept:
             one.settle(names)
         site.groups = max(f.groups for f in self.fragments)
         columns = max(f.columns for f in self.fragments)
+        site.columns_apart = any(f.fills_lanes for f in self.fragments)
         allocated = self._allocated(columns)
         site.allocated, site.meets_whole = str(allocated), self._is_whole
         self.storage = find_storage(site)
@@ -103,7 +104,8 @@ class RowsKept:
             answers = answers[len(own) :]
 
     def _allocated(self, columns: int) -> int:
-        wanted = max(32, columns * -(-self.site.groups // 2))
+        groups = self.site.groups
+        wanted = max(32, columns * (groups if self.site.columns_apart else -(-groups // 2)))
         allocated = 1 << (wanted - 1).bit_length()
         if allocated > COLUMNS:
             raise self.site.left(self.site.at, f"{COLUMNS} columns of Tensor Memory: {allocated} are needed")

@@ -63,6 +63,8 @@ class Site:
     """The byte in front of which they are allocated."""
     groups: int = 0
     """Warpgroups that issue MMAs, each with mbarriers of its own; 0 where one warp issues those of all."""
+    columns_apart: bool = False
+    """Whether each warpgroup has all lanes of columns of its own."""
     meets_whole: bool = False
     """Whether a warpgroup meets by the barrier of all threads."""
     asked: Asked = field(default_factory=Asked)

@@ -376,6 +376,9 @@ class Sums:
         for node in cleared[-1:]:
             text = f"{site.mma}.accumulate_ = {site.c}UMMA::ScaleOut::Zero;"
             site.draft.replace(RULE, kernel, kernel.span(node), text)
+        changing = self.loop.changing_sums()
+        if changing is not None:
+            raise Left(kernel, kernel.span(changing), "registers of sums that are used behind MMAs alone")
         for node in find(kernel.body, "identifier"):
             variable = resolve(kernel, node, kernel.text(node))
             early = site.handle.declaration.end_byte <= node.start_byte < self.loop.last.start_byte
