@@ -169,7 +169,7 @@ REFUSED = {
     ),
     "columns by rows": (
         loop(ROWS + "out[row + 8 * h + size_t(column + 8 * n + e) * ld] = acc[4 * n + 2 * h + e];"),
-        "how much further to the right",
+        "store whole groups of 8 columns",
     ),
     "columns that another array names": (
         {"OUT": "float* __restrict__ out", "MORE": ", const int* order",
@@ -231,11 +231,6 @@ REFUSED = {
         {"STORE": "if (threadIdx.x % 32 < 16) {\n" + DEFAULTS["STORE"] + "\n}"}, "that whole warps come to this loop",
     ),
     "stores that have to happen": ({"OUT": "volatile float* out"}, "a loop over columns in which threads store"),
-    "an index that may wrap": (
-        loop("for (int h = 0; h < 2; ++h) for (int e = 0; e < 2; ++e) "
-             "out[size_t(row + 8 * h) * ld + (unsigned char)(column + 8 * n + e)] = acc[4 * n + 2 * h + e];"),
-        "where this stores",
-    ),
 }  # fmt: skip
 
 
