@@ -170,9 +170,6 @@ JUDGED |= {
     ),
     "a pointer that lanes move": again("seen += lane % 4 * 32;"),
     "a pitch of each lane": again("const int p = ld * (1 + lane % 2);", PLACE.replace("ld", "p")),
-    "a pitch of each lane, late": again(
-        "const int p = rows > 2000 ? ld * (1 + lane % 2) : ld;", PLACE.replace("ld", "p")
-    ),
 }
 
 

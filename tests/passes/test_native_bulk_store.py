@@ -60,6 +60,11 @@ float2* upper = reinterpret_cast<float2*>(out + (size_t)row * ld + column);
                 "out[at(row + 8, column + 8 * n + 1, ld)] = acc[4 * n + 3];")},
         ["leaving.put(0, 1, out[at(row, column + 8 * n + 1, ld)], acc[4 * n + 1]);"],
     ),
+    "a lambda for the place": (
+        loop("auto at = [&](int r, int c) { return size_t(r) * ld + c; };" + ROWS
+             + "out[at(row + 8 * h, column + 8 * n + e)] = acc[4 * n + 2 * h + e];"),
+        ["leaving.put(h, e, out[at("],
+    ),
     "edges, and registers by index": (
         loop("""\
 const int c = column + i / 4 * 8;

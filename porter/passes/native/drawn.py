@@ -6,9 +6,10 @@ Two columns of a row are a few bytes apart then, and two rows are not. What is r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import TypeVar
 
 from tree_sitter import Node
 
@@ -25,6 +26,7 @@ from porter.model.thread_values import is_const
 _MEMBER = re.compile(r"\s*(?:\.|->)\s*(?=[A-Za-z_])")
 _DRAWN_BYTES = 5
 _DEEPEST = 24
+T = TypeVar("T")
 
 
 @dataclass
@@ -65,8 +67,7 @@ class Drawn:
                 return None
             if variable.param is not None:
                 return self._draw(variable.name), size
-            value = self._kept(variable)
-            base = self._address(variable.function, value) if value is not None else None
+            base = self._followed(variable, self._address)
             return (base[0], size) if base is not None else None
         if node.type == "pointer_expression" and node.children[0].type == "&":
             return self.place(function, node.named_children[0])
@@ -90,22 +91,25 @@ class Drawn:
         elif node.type == "call_expression" and (b"_cast" in ((node.children[0].text) or b"")):
             yield from arguments(node)
 
-    def _kept(self, variable: Variable | None) -> Node | None:
-        """What a variable begins with that nothing changes."""
-        if variable is None or variable.param is not None:
-            return None
-        changes = not is_const(variable) and self._wording.changes(variable.function, variable.name)
-        return None if changes else first_value(variable)
+    def _followed(self, variable: Variable, ask: Callable[[Function, Node], T | None]) -> T | None:
+        """What is asked of what a variable begins with, if nothing changes it."""
+        function, value = variable.function, first_value(variable) if variable.param is None else None
+        changes = not is_const(variable) and self._wording.changes(function, variable.name)
+        return self._deeper(lambda: ask(function, value)) if value is not None and not changes else None
 
-    def _integer(self, function: Function, node: Node) -> int | None:
-        """What an integer is; None where it is read from memory."""
-        if any(True for _ in find(node, "subscript_expression", "pointer_expression")) or self._depth > _DEEPEST:
+    def _deeper(self, ask: Callable[[], T | None]) -> T | None:
+        if self._depth > _DEEPEST:
             return None
         self._depth += 1
         try:
-            return self._evaluated(function, node, {})
+            return ask()
         finally:
             self._depth -= 1
+
+    def _integer(self, function: Function, node: Node) -> int | None:
+        """What an integer is; None where it is read from memory."""
+        memory = any(True for _ in find(node, "subscript_expression", "pointer_expression"))
+        return None if memory else self._evaluated(function, node, {})
 
     def _evaluated(self, function: Function, node: Node, given: Mapping[str, int]) -> int | None:
         def named(name: str) -> int | None:
@@ -115,8 +119,10 @@ class Drawn:
             """What a function gives that only returns an expression."""
             found = [f for f in self.program.functions if f.name == name and len(f.params) == len(handed)]
             value = returned(found[0]) if len(found) == 1 else None
-            known = {p.name: v for p, v in zip(found[0].params, handed, strict=True) if v is not None} if found else {}
-            return self._evaluated(found[0], value, known) if value is not None else None
+            if value is None:
+                return None
+            known = {p.name: v for p, v in zip(found[0].params, handed, strict=True) if v is not None}
+            return self._deeper(lambda: self._evaluated(found[0], value, known))
 
         try:
             texts = self.program.macros.expand(function.text(node))
@@ -131,8 +137,7 @@ class Drawn:
             return known if known is not None else self._draw(name)
         if variable.key in self.turns:
             return self.turns[variable.key]
-        value = self._kept(variable)
-        found = self._integer(variable.function, value) if value is not None else None
+        found = self._followed(variable, self._integer)
         return found if found is not None else self._draw(f"{name}@{variable.key[1]}")
 
     @staticmethod
