@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from porter.grade.calibration import attention_points, ladder_points, ladders, mean_error, pairs, recorded_mainloop
+from grade.published import attention_points, ladder_points, ladders, pairs, recorded_mainloop
+
+from porter.grade.calibration import mean_error
 from porter.grade.chips import chips, constants, read
 
 _INTRO = """# How fast a port will be

@@ -67,10 +67,6 @@ class Grade:
     constants: Mapping[str, float] = field(default_factory=dict)
     """Those of a calibration that it was made with."""
 
-    @property
-    def tflops(self) -> float:
-        return self.capped * self.chip.nominal_tflops(self.shape.mmas[0][0].speed)
-
 
 def missing(shape: Shape) -> tuple[str, ...]:
     """What a grade needs and a shape has not, in words."""

@@ -100,11 +100,6 @@ class AsmStatement:
             raise IndexError(f"%{index} of an asm statement with {len(operands)} operands")
         return operands[index]
 
-    def expanded(self, values: Mapping[str, str]) -> tuple[str, Template | None, str | None]:
-        """(template, ptx, error) with macro pieces replaced by `values`; names not in it stay unread."""
-        text = re.sub(r"\x00([^\x00]*)\x00", lambda m: values.get(m.group(1), m.group()), self.template)
-        return text, *_read_ptx(text, len(self.operands))
-
     def with_opcode_constants(self) -> AsmStatement:
         """The statement with its PTX read as it is where `%N` inside an opcode (`cta_group::%2`) is the integer of
         that operand; one that only a compiler knows counts as 1. Itself where that cannot be read either."""

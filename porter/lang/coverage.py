@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from porter.diagnostics import Code, Diagnostic
 from porter.lang.asm import AsmStatement, asm_in_macro, asm_statements, macro_definitions, unread_asm
@@ -47,13 +47,6 @@ def not_read(path: str, missing: Sequence[Diagnostic]) -> Diagnostic:
     were = "was" if len(names) == 1 else "were"
     values = {"path": path, "count": len(names), "were": were, "names": shown}
     return Diagnostic(Code.INCLUDE_NOT_READ, missing[0].where, values)
-
-
-def coverage(files: Iterable[CudaFile]) -> float:
-    """Share of the files' bytes that was parsed, 0 to 1, each file weighted by its size."""
-    pairs = [(file.coverage, len(file.source)) for file in files]
-    total = sum(size for _, size in pairs)
-    return sum(share * size for share, size in pairs) / total if total else 1.0
 
 
 def _of_file(file: CudaFile, macros: Mapping[str, str]) -> Iterator[Diagnostic]:

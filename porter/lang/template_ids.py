@@ -30,7 +30,6 @@ class TemplateId:
     the whole."""
 
     name: str
-    name_span: Span
     args: tuple[Span, ...]
     span: Span
 
@@ -112,7 +111,7 @@ class TypeText:
             args = self._arguments(at)
             if args is not None:
                 name = re.sub(r"\s+|\btemplate\b", "", found[0])
-                yield TemplateId(name, Span(*found.span()), args[0], Span(found.start(), args[1]))
+                yield TemplateId(name, args[0], Span(found.start(), args[1]))
 
     def _arguments(self, opening: int) -> tuple[tuple[Span, ...], int] | None:
         """The spans between the `<` at an offset and the `>` that closes it, and the offset behind that."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from porter.verify.expr import Number
@@ -59,12 +58,3 @@ Inside = tuple[int, Pointer | MapValue]
 
 
 Argument = Pointer | MapValue | MapAddress | Scalar | Struct | Raw
-
-
-def scalars(arguments: Sequence[Argument]) -> Iterator[Argument]:
-    """All arguments, members of structs in place of the struct."""
-    for argument in arguments:
-        if isinstance(argument, Struct):
-            yield from scalars(argument.members)
-        else:
-            yield argument

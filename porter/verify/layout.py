@@ -6,7 +6,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from porter.ptx.tensormap import ALIGNMENT, ENCODED_BYTES, MAGIC, TensorMap
@@ -86,7 +86,3 @@ class Layout:
         name = self.name(len(self.maps))
         self.maps[name] = (area.tensor, relative)
         return name
-
-
-def pointers(contents: Iterable[Inside]) -> list[tuple[int, Pointer]]:
-    return [(at, what) for at, what in contents if isinstance(what, Pointer)]

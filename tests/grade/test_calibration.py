@@ -10,21 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from porter.grade import chips, clocks, model
-from porter.grade.calibration import (
+from grade.published import (
     BIG_STEP,
     Pair,
-    Point,
     ladder_points,
     ladders,
     mainloop_points,
-    mean_error,
     mma_points,
     pairs,
     recorded_mainloop,
     recorded_mma,
 )
+
+from porter.grade import chips, clocks, model
+from porter.grade.calibration import Point, mean_error
 
 SWEEPS = Path(os.environ.get("PORTER_CALIBRATION", Path(__file__).parents[3] / "shared/data"))
 

@@ -13,11 +13,11 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from grade.kernels import kernel
+from grade.published import ladders
 
 from porter.cli.grading import of_ptx
 from porter.cli.main import main
 from porter.grade import model
-from porter.grade.calibration import ladders
 from porter.grade.chips import chips
 from porter.grade.reading import Reading, read_shape
 from porter.grade.schedule import _together

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from grade.kernels import kernel, timed_launch
+from grade.published import ladders
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.main import main
 from porter.cli.timing import timing_run, timing_runs
 from porter.grade import calibration_file, chips
-from porter.grade.calibration import ladders, mean_error
+from porter.grade.calibration import mean_error
 from porter.grade.chips import calibrated
 from porter.grade.clocks import drain
 from porter.grade.fitting import FITTABLE, Measured, fit, points, predicted

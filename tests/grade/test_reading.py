@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 from grade.kernels import kernel
+from grade.published import BIG_STEP, Ladder, Rung, ladders, pairs
 
-from porter.grade.calibration import BIG_STEP, Ladder, Point, Rung, ladders, pairs
+from porter.grade.calibration import Point
 from porter.grade.chips import chips
 from porter.grade.model import missing, run
 from porter.grade.reading import Launch, Reading, read_shape

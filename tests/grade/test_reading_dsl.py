@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 from grade.kernels import kernel
+from grade.published import ladders
 
-from porter.grade.calibration import ladders
 from porter.grade.reading import Launch, Reading, read_shape
 from porter.grade.shape import Shape
 from porter.ptx.parser import parse_module

@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from grade.kernels import kernel
+from grade.published import ladders
 
 from porter.cli.main import main
-from porter.grade.calibration import ladders
 from porter.grade.model import grade
 from porter.grade.reading import Reading
 from porter.report import json as report_json

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 from grade.kernels import kernel
+from grade.published import attention, ladders
 
 from porter.facts.code import Code
 from porter.facts.warps import Warps
-from porter.grade.calibration import attention, ladders
 from porter.grade.chips import chips, read
 from porter.grade.model import grade, run
 from porter.grade.reading import Launch, read_shape

@@ -125,11 +125,6 @@ def test_macro_piece_is_never_dropped() -> None:
     assert s.ptx is None
     assert s.ptx_error is not None
     assert "DST" in s.ptx_error
-    template, ptx, error = s.expanded({"DST": "%tmp"})
-    assert template == "mov.u32 %tmp, %0;"
-    assert error is None
-    assert ptx is not None
-    assert [i.text for i in ptx.instructions()] == ["mov.u32 %tmp, %0"]
 
 
 def test_string_macro_of_the_file_is_filled_in() -> None:
@@ -193,8 +188,6 @@ def test_asm_in_macros() -> None:
     assert text.startswith("asm volatile(")
     assert text.endswith(': "l"(a));')
     assert mma.where.line == 4
-    filled, _, _ = mma.expanded({"#N": "64"})
-    assert filled == "wgmma.mma_async.m64n64k16 %0, %1;\n"
 
     assert [s.template for s in asm_in_macro(file, macros["PAIR"])] == ["ret;", "exit;"]
     (made,) = asm_in_macro(file, macros["MAKE"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.diagnostics import Code
-from porter.lang.coverage import coverage, reading_findings
+from porter.lang.coverage import reading_findings
 from porter.lang.sources import load_sources
 
 
@@ -39,10 +39,10 @@ def test_missing_header_and_unparsed_kernel(tmp_path: Path) -> None:
     text = '#include "gone.cuh"\nint a = ) + ;\n__global__ }} void k( { asm volatile("wgmma"\n'
     named = [(Code.UNRESOLVED_INCLUDE, 1), (Code.UNPARSED_REGION, 3), (Code.UNREAD_ASM, 3)]
     assert findings(tmp_path, text) == named
-    assert coverage(load_sources(tmp_path / "k.cu").files.values()) < 1
+    assert load_sources(tmp_path / "k.cu").main.coverage < 1
 
 
 def test_unparsed_text_without_device_code_is_only_counted(tmp_path: Path) -> None:
     text = "int a = ) + ;\nvoid f() { g(); }\n"
     assert findings(tmp_path, text) == []
-    assert 0.3 < coverage(load_sources(tmp_path / "k.cu").files.values()) < 1
+    assert 0.3 < load_sources(tmp_path / "k.cu").main.coverage < 1

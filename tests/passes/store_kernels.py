@@ -80,7 +80,7 @@ tensors:
   A: {dtype: f16, shape: [M, 16], role: input}
   B: {dtype: f16, shape: [N, 16], role: input}
   C: {dtype: f32, shape: [M, N], role: output}
-  S: {dtype: f32, shape: [M * N], role: scratch, fill: 0}
+  S: {dtype: f32, shape: [2 * M * N], role: scratch, fill: 0}
 launch: {grid: [N / 16, M / 64, 1], block: [128, 1, 1]}
 params: [C, M, N, N, A, B, S]
 reference: "A @ B.T"
@@ -137,6 +137,39 @@ JUDGED: dict[str, dict[str, str]] = {
     "a block that stores nothing, late": {
         "STORE": "if (rows < 2000 || blockIdx.y > 0) {\n" + DEFAULTS["STORE"] + "\n}",
     },
+}
+
+TWICE = "for (int n = 0; n < 2; ++n) { " + ROWS + "seen[@AT@] = acc[4 * n + 2 * h + e]; }"
+PLACE = "size_t(r + 8 * h) * ld + column + 8 * n + e"
+
+
+def again(before: str, place: str = PLACE, turns: str = TWICE) -> dict[str, str]:
+    """The sums once more, at a place in another array that is not that of a fragment."""
+    return {"AFTER": f"int r = row; {before} {turns.replace('@AT@', place)}"}
+
+
+JUDGED |= {
+    "once more": again(""),
+    "rows that some lanes choose": again("if (lane % 4 == 1) r ^= 1;"),
+    "rows that some lanes choose, late": again("if (rows > 2000 && lane % 4 == 1) r ^= 1;"),
+    "rows that a loop of each lane counts": again(
+        "int t = 0; while (true) { t += 1; if (t > lane % 4) break; } r ^= t;"
+    ),
+    "rows that turns change": again(
+        "", turns=TWICE.replace("acc[4 * n + 2 * h + e];", "acc[4 * n + 2 * h + e]; r ^= 1;")
+    ),
+    "columns that wrap": again("", "size_t(r + 8 * h) * ld + (unsigned char)(column + 8 * n + e)"),
+    "columns that wrap at 16": again("", "size_t(r + 8 * h) * ld + ((column + 8 * n + e) & 15)"),
+    "columns in another order": again(
+        "",
+        "size_t(r + 8 * h) * 2 * ld + column + blockIdx.x * 16 + 8 * (n ^ n / 2) + e",
+        TWICE.replace("n < 2", "n < 4").replace("4 * n", "4 * (n % 2)"),
+    ),
+    "lanes of eight rows each": again(
+        "", "size_t(r - lane / 4 + lane % 8 + 8 * h) * ld + column - lane % 4 * 2 + lane / 8 * 2 + 8 * n + e"
+    ),
+    "a pointer that lanes move": again("seen += lane % 4 * 32;"),
+    "a pitch of each lane": again("const int p = ld * (1 + lane % 2);", PLACE.replace("ld", "p")),
 }
 
 

@@ -73,7 +73,7 @@ class Elements:
             return frame, inner
         for call in self.program.calls_by_node.get(node.id, ()):
             targets = self.program.targets(call)
-            value = _returned(targets[0]) if len(targets) == 1 else None
+            value = returned(targets[0]) if len(targets) == 1 else None
             if value is not None:
                 return self.wording.enter(frame, call, targets[0]), value
         return None
@@ -129,7 +129,7 @@ def _own(variable: Variable) -> Node | None:
     return declarator
 
 
-def _returned(function: Function) -> Node | None:
+def returned(function: Function) -> Node | None:
     """The expression that a function returns which does nothing else."""
     statements = [n for n in function.body.named_children if n.type != "comment"]
     if function.asm or len(statements) != 1 or statements[0].type != "return_statement":

@@ -15,7 +15,6 @@ from tree_sitter import Node
 from porter.diagnostics import Code
 from porter.lang.cuda import find
 from porter.lang.text import Span
-from porter.model.affine import Affine, Poly, Scope
 from porter.model.counted import counted, turns_inside
 from porter.model.dynamic_shared import asked_for
 from porter.model.functions import Function, Style
@@ -26,6 +25,7 @@ from porter.model.pipeline.who import Who
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import reached
+from porter.passes.native.drawn import Drawn
 from porter.passes.native.rows import Put, Rows, rows_of
 from porter.passes.native.sites import Changes, Left, Place
 from porter.passes.obstacles import shared_bytes
@@ -75,10 +75,6 @@ class _Loop:
     step: int
     turns: int | None
 
-    @property
-    def name(self) -> str:
-        return f"{self.variable.name}@{self.variable.key[1]}"
-
 
 @dataclass(frozen=True, eq=False)
 class _Store:
@@ -119,9 +115,7 @@ class _BulkStore:
             raise self._left(function.body, "a loop over columns in which threads store the results")
         for loop, stores in nests:
             warps = self._warps(loop.node)
-            affine = self._affine(self._runs(loop.node))
-            rows = self._rows(affine, loop, stores)
-            self._write(loop, stores, rows, warps)
+            self._write(loop, stores, self._rows(loop, stores), warps)
         self._fits()
 
     def _untold(self) -> None:
@@ -198,8 +192,9 @@ class _BulkStore:
                 loop = self._loop(above)
                 if loop is None:
                     raise self._left(above, "a loop over columns around this store, counted up from a number")
+                self._runs(above)
                 try:
-                    self._rows(self._affine(self._runs(above)), loop, list(self._inside(loop)))
+                    self._rows(loop, list(self._inside(loop)))
                 except Left as left:
                     why = left
                 else:
@@ -208,10 +203,6 @@ class _BulkStore:
                     break
             above = above.parent
         raise why
-
-    def _affine(self, threads: frozenset[int]) -> Affine:
-        warps = sorted({t // WARP for t in threads})
-        return Affine(self.program, self.threads, [w * WARP + i for w in warps for i in range(WARP)])
 
     def _body(self, loop: Node) -> Node | None:
         body = loop.child_by_field_name("body")
@@ -288,7 +279,7 @@ class _BulkStore:
 
     # --- Rows
 
-    def _rows(self, affine: Affine, loop: _Loop, stores: list[_Store]) -> Rows:
+    def _rows(self, loop: _Loop, stores: list[_Store]) -> Rows:
         """What stores of a turn come to.
 
         Raises:
@@ -296,21 +287,19 @@ class _BulkStore:
         """
         puts: list[Put] = []
         for index, store in enumerate(stores):
-            turns = [range(one.turns or 0) for one in store.loops]
-            for turn in product(*turns):
-                inner: dict[tuple[int, int, str], Poly] = {
-                    one.variable.key: affine.number(one.first + at * one.step)
-                    for one, at in zip(store.loops, turn, strict=True)
-                }
-                inner[loop.variable.key] = affine.turn(loop.name, loop.first, loop.step)
-                found = affine.lvalue(Scope(self.function, inner), store.left)
-                if found is None or not found.size:
-                    raise self._left(store.left, "where this stores, by its row, its column and the warp's lanes")
+            for turn in product(*(range(one.turns or 0) for one in store.loops)):
                 values = tuple(one.first + at * one.step for one, at in zip(store.loops, turn, strict=True))
-                puts.append(Put(index, values, found))
+                inner = {one.variable.key: value for one, value in zip(store.loops, values, strict=True)}
+                here, behind = (
+                    Drawn(self.program, {**inner, loop.variable.key: at}) for at in (loop.first, loop.first + loop.step)
+                )
+                at, after = (drawn.place(self.function, store.left) for drawn in (here, behind))
+                if at is None or after is None:
+                    raise self._left(store.left, "where this stores, by its row, its column and the warp's lanes")
+                puts.append(Put(index, values, *at, after[0] - at[0]))
                 if len(puts) > _MOST_STORES:
                     raise self._left(loop.node, f"at most {_MOST_STORES} stores in a turn of this loop")
-        rows = rows_of(affine, loop.name, puts)
+        rows = rows_of(puts)
         if isinstance(rows, str):
             raise self._left(loop.node, rows)
         return rows

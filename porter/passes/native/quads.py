@@ -6,18 +6,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.model.affine import Affine, Scope
 from porter.model.functions import Function
 from porter.model.kernels import SHARED
 from porter.model.program import Program
 from porter.model.registers import CASTS
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.settings import settings_of
+from porter.model.thread_values import ThreadValues
 from porter.model.threads import Threads
 from porter.ptx.wgmma import QUAD
 
@@ -41,7 +40,7 @@ class Quads:
     ) -> None:  # fmt: skip
         self.program, self.function, self.group = program, function, group
         self._differ = Threads(program)
-        self._affine = Affine(program, threads, sorted(who))
+        self._values, self._who = ThreadValues(program, threads), sorted(who)
         self._asked: set[tuple[int, int, str]] = set()
 
     def alike(self, node: Node) -> bool:
@@ -50,7 +49,7 @@ class Quads:
             return False
         if node.type == "identifier":
             return self._named(node)
-        if self._is_number(node) and self._keeps(node):
+        if self._is_number(node):
             return True
         if self._differ.tells(self.function, node):
             return False
@@ -63,27 +62,10 @@ class Quads:
         return all(self.alike(c) for c in node.named_children if c.type not in _NAMES)
 
     def _is_number(self, node: Node) -> bool:
-        """Whether an integer is the same in the lanes of a row, as far as variables in it are."""
-        found = self._affine.value(Scope(self.function), node)
-        return found is not None and all(
-            all(v == vector[at // self.group * self.group] for at, v in enumerate(vector)) for vector in found.values()
-        )
-
-    def _keeps(self, node: Node) -> bool:
-        """Whether variables that are set more than once are the same in the lanes of a row, which a sum of products
-        takes for granted where what they are set to says nothing of the thread."""
-        for name in find(node, "identifier"):
-            variable = resolve(self.function, name, self.function.text(name))
-            if variable is None or variable.param is not None:
-                continue
-            settings = list(settings_of(self.program, variable))
-            only = settings[0].value if len(settings) == 1 else None
-            if only is not None:
-                if not self._visit(variable, partial(self._keeps, only)):
-                    return False
-            elif not self._named(name):
-                return False
-        return True
+        """Whether the thread's index and constants alone decide a value, which is the same in the lanes of a row."""
+        values = self._values.of(self.function, node)
+        mine = [values[t] for t in self._who] if values is not None else [None]
+        return None not in mine and all(v == mine[at // self.group * self.group] for at, v in enumerate(mine))
 
     def _is_function(self, node: Node) -> bool:
         """Whether a call gives all who hand it the same the same."""
@@ -107,8 +89,8 @@ class Quads:
             return not settings
         if variable.declaration is not None and SHARED in function.text(variable.declaration):
             return not settings
-        if len(settings) == 1 and settings[0].value is not None and self._is_number(node):
-            return self._keeps(settings[0].value)
+        if self._is_number(node):
+            return True
         return self._visit(
             variable,
             lambda: bool(settings) and all(
@@ -151,5 +133,4 @@ class Quads:
 
     def _answers(self, condition: Node) -> bool:
         """Whether the lanes of a row answer a condition alike: whole warps do, or what it asks for is the same."""
-        values = self._affine.value(Scope(self.function), condition)
-        return (values is not None and self._is_number(condition) and self._keeps(condition)) or self.alike(condition)
+        return self._is_number(condition) or self.alike(condition)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether stores of a lane are those of rows: two in every eight columns of one, and of another for the half below.
-That lanes have the elements of a fragment of MMAs, those of row `lane / 4`, is for PTX to say."""
+"""Stores of a lane as those of rows: two in every eight columns of one, and of another for the half below. That lanes
+have the elements of a fragment of MMAs, those of row `lane / 4`, is for PTX to say."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from porter.model.affine import Address, Affine, Poly
 from porter.ptx.wgmma import COLUMN_GROUP
 
 ROW_BYTES = 128
@@ -16,11 +15,14 @@ _WIDTHS = (1, 2, 4)
 
 @dataclass(frozen=True)
 class Put:
-    """A store of a turn: the `index` of its statement, the values of the loops around that, and where it goes."""
+    """A store of a turn: the `index` of its statement, the values of the loops around that, where its `size` bytes go,
+    and how much further those of the next turn (`forward`)."""
 
     index: int
     values: tuple[int, ...]
-    address: Address
+    at: int
+    size: int
+    forward: int
 
 
 @dataclass(frozen=True)
@@ -46,42 +48,39 @@ class Rows:
         return _text(names, [(v, h) for v, h, _ in found]), _text(names, [(v, c) for v, _, c in found])
 
 
-def rows_of(affine: Affine, turn: str, puts: list[Put]) -> Rows | str:
-    """What stores of a turn are, or what they lack; `turn` is the name of the loop's turns."""
-    sizes = {put.address.size for put in puts}
-    found = [_of_elements(affine, turn, puts, n) for n in dict.fromkeys((max(sizes), max(sizes) // 2)) if n in _WIDTHS]
+def rows_of(puts: list[Put]) -> Rows | str:
+    """What stores of a turn are, or what they lack."""
+    sizes = {put.size for put in puts}
+    found = [_of_elements(puts, n) for n in dict.fromkeys((max(sizes), max(sizes) // 2)) if n in _WIDTHS]
     return next((f for f in found if isinstance(f, Rows)), found[0] if found else "elements of 1, 2 or 4 bytes")
 
 
-def _of_elements(affine: Affine, turn: str, puts: list[Put], nbytes: int) -> Rows | str:
+def _of_elements(puts: list[Put], nbytes: int) -> Rows | str:
     """What stores of a turn are, of elements of so many bytes."""
-    step = 0
-    rows: list[tuple[Poly, list[tuple[Put, int]]]] = []
-    for put in puts:
-        at = put.address.at
-        if put.address.size not in (nbytes, 2 * nbytes):
-            return "that all stores of a turn have the same elements"
-        forward = at.get((f"#{turn}",), (0,) * affine.threads)
-        if len(set(forward)) != 1 or any(turn in name for names in at if names != (f"#{turn}",) for name in names):
-            return "how much further to the right the next turn of this loop stores"
-        if step not in (0, forward[0]):
-            return "that all stores of a turn have as many columns"
-        step = forward[0]
-        _sort_in(affine, rows, put, at)
+    if any(put.size not in (nbytes, 2 * nbytes) for put in puts):
+        return "that all stores of a turn have the same elements"
+    step = puts[0].forward
+    if any(put.forward != step for put in puts):
+        return "that all stores of a turn have as many columns"
     if step <= 0 or step % (COLUMN_GROUP * nbytes) or ROW_BYTES % step:
         return (
             f"turns of this loop that store whole groups of {COLUMN_GROUP} columns, of which some are {ROW_BYTES} bytes"
         )
+    rows: list[list[Put]] = []
+    for put in puts:
+        near = next((row for row in rows if abs(put.at - row[0].at) < ROW_BYTES), None)
+        if near is None:
+            rows.append(near := [])
+        near.append(put)
     if len(rows) > 2:
         return "one row, or two, of each lane in a turn of this loop"
     places: dict[int, list[tuple[tuple[int, ...], int, int]]] = {}
-    pairs = {put.index: put.address.size == 2 * nbytes for put in puts}
-    for half, (_, members) in enumerate(rows):
-        least = min(apart for _, apart in members)
-        wanted = sorted(c for g in range(0, step // nbytes, COLUMN_GROUP) for c in (g, g + 1))
-        found = []
-        for put, apart in members:
-            column, rest = divmod(apart - least, nbytes)
+    pairs = {put.index: put.size == 2 * nbytes for put in puts}
+    wanted = sorted(c for g in range(0, step // nbytes, COLUMN_GROUP) for c in (g, g + 1))
+    for half, members in enumerate(rows):
+        least, found = min(put.at for put in members), []
+        for put in members:
+            column, rest = divmod(put.at - least, nbytes)
             found += [column, column + 1] if pairs[put.index] else [column]
             places.setdefault(put.index, []).append((put.values, half, column))
             if rest or column % COLUMN_GROUP > 1 or (pairs[put.index] and column % COLUMN_GROUP):
@@ -93,16 +92,6 @@ def _of_elements(affine: Affine, turn: str, puts: list[Put], nbytes: int) -> Row
         if "" in made.texts(index, ["i"] * len(places[index][0][0])):
             return "which row and column each turn of an inner loop stores"
     return made
-
-
-def _sort_in(affine: Affine, rows: list[tuple[Poly, list[tuple[Put, int]]]], put: Put, at: Poly) -> None:
-    """Add a store to the row whose others are a number of bytes away that all lanes agree on, and a small one."""
-    for base, members in rows:
-        apart = affine.plain(affine.add(at, base, -1))
-        if apart is not None and len(set(apart)) == 1 and abs(apart[0]) < ROW_BYTES:
-            members.append((put, apart[0]))
-            return
-    rows.append((at, [(put, 0)]))
 
 
 def _text(names: list[str], found: list[tuple[tuple[int, ...], int]]) -> str:

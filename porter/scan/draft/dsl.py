@@ -35,10 +35,6 @@ class _Entry:
     names: list[str] = field(default_factory=list)
 
 
-def is_dsl(source: str) -> bool:
-    return bool(re.search(r"^\s*(?:import|from)\s+cutlass\b", source, re.MULTILINE))
-
-
 def entries(source: str) -> list[str]:
     """Names of what a file has to call."""
     return [e.name for e in _entries(source)]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -251,10 +251,6 @@ def map_fields(name: str, tensor: str, m: TensorMap) -> tuple[object, ...]:
         name, tensor, m.address, int(m.dtype), len(m.sizes), *m.sizes, *m.strides, *m.box, *m.element_strides,
         int(m.interleave), int(m.swizzle), int(m.l2_promotion), int(m.oob_nan),
     )  # fmt: skip
-
-
-def total_bytes(runs: Iterable[KitRun]) -> int:
-    return sum(i.data.size for run in runs for i in run.images.values())
 
 
 def facts_of(run: KitRun) -> dict[str, Any]:
