@@ -33,12 +33,15 @@ PARTS = {
 REST = "others"
 _OF_HOST = re.compile(r"\.(torch|testing|runtime|compile|HardwareInfo|dtype)\b")
 _PACKAGE = "cutlass."
+_ALIASES = {"90": "hopper_helpers", "100": "blackwell_helpers"}
+"""Modules of `cutlass.utils` that have two names."""
 
 
 def names_of(path: Path) -> set[str]:
     """The names of the package that a file's kernels and their host code use."""
     parsed = parse_dsl(str(path), path.read_bytes(), dialect=own_names().dialect)
-    return {n for _, n in parsed.references() if n.startswith(_PACKAGE) and not _OF_HOST.search(n)}
+    found = {n for _, n in parsed.references() if n.startswith(_PACKAGE) and not _OF_HOST.search(n)}
+    return {re.sub(r"(?<=\.utils\.)sm(100|90)\b", lambda m: _ALIASES[m[1]], name) for name in found}
 
 
 def part_of(name: str) -> str:

@@ -19,7 +19,7 @@ def run(a):
     print(cutlass.torch.matrix(a))
 """
 SISTER = """import cutlass.cute as cute
-from cutlass.utils import blackwell_helpers as utils
+from cutlass.utils import sm100 as utils
 
 def run(a):
     mma = utils.make_trivial_tiled_mma(a)
