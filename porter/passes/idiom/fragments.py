@@ -14,6 +14,7 @@ from porter.lang.cuda import find
 from porter.model.functions import Function, declared_name, outermost
 from porter.model.scopes import LOOPS, Variable, resolve
 from porter.model.tiled.accumulators import Handle, Multiply, Origin
+from porter.model.tiled.tensors import initializer
 from porter.passes.idiom.places import Place
 from porter.passes.idiom.text import cpp
 from porter.passes.idiom.types import Answers, Question
@@ -22,6 +23,7 @@ from porter.passes.tiled.lifetimes import together
 from porter.passes.tiled.names import Names
 
 _SLICE = re.compile(r"(\w+)\s*\.\s*get_(?:thread_)?slice\s*\(.*\)\Z", re.DOTALL)
+_MADE_OF_B = re.compile(r"\.\s*(?:partition_fragment|make_fragment)_B\s*\(")
 _TYPES = ("", "F16", "BF16", "TF32", "E4M3", "E5M2", "F32")
 """Numbers of types, as the question has them."""
 _MAJORS = ("", "K", "MN")
@@ -322,7 +324,12 @@ class Fragments:
                 what = "an operand by a name of the function that multiplies"
                 raise self.place.left(multiply.a, what, multiply.call.caller)
             by = self._variable(multiply.call.caller, multiply.b)
-            if by is not None and not self._means(by, variable.function, variable.declaration):
+            made = initializer(by) if by is not None else None
+            if by is not None and (
+                made is None
+                or not _MADE_OF_B.search(by.function.text(made))
+                or not self._means(by, variable.function, variable.declaration)
+            ):
                 by = None
             yield Operand(variable.key, variable.name, variable.function, variable.declaration, mma, by)
 
