@@ -30,6 +30,7 @@ def _slot(next_line: str) -> Pairs:
     return ((f"int const s = t % Tile::Stages;\n{next_line}", f"int const s = t % 4;\n{next_line}"),)
 
 
+RAW_MEMORY = "    extern __shared__ uint8_t raw[];\n"
 RAW: dict[str, Pairs] = {
     "more stages": (),
     "an unrelated bound": _behind("if (threadIdx.x == 0 && k_tiles > Tile::Stages) seen[0] = 1;"),
@@ -53,6 +54,11 @@ RAW: dict[str, Pairs] = {
         ("(Tile::M + Tile::N) * Tile::K * sizeof(float));", "(Tile::M + Tile::N) * Tile::K * Tile::Stages);"),
     ),
     "mbarriers that are begun by a literal number": (("s < Tile::Stages; ++s", "s < 4; ++s"),),
+    "stages in static memory of a literal number": (
+        (RAW_MEMORY, RAW_MEMORY + "    __shared__ __align__(1024) float parts[4][Tile::N * Tile::K];\n"),
+        ("load_box(smem->b[s],", "load_box(parts[s],"),
+        ("k_major_sw128(smem->b[s])", "k_major_sw128(parts[s])"),
+    ),
 }  # fmt: skip
 
 LAST = "        copy(results, thread_mma.partition_C(gD));\n"

@@ -121,6 +121,11 @@ UNDERSTOOD = {
         "constexpr int kStages = 6;",
     ),
     "mbarriers beside the stages": (APART, "constexpr int kStages = 6;"),
+    "a template handed another number": (
+        {"HELP": "template <int S> struct Other { char c[S]; }; using One = Other<kStages>; using Two = Other<5>;"},
+        "constexpr int kStages = 6;",
+    ),
+    "static shared memory": ({"SHARED": "__shared__ Ring ring;"}, "constexpr int kStages = 6;"),
     "bytes as a product": ({"BYTES": "kStages * 4112"}, "constexpr int kStages = 6;"),
     "a mask": ({"COUNT": "constexpr int kStages = 2;", "SLOT": "k & (kStages - 1)"}, "constexpr int kStages = 4;"),
     "a static_assert": ({"HELP": 'static_assert(kStages >= 2, "a ring");'}, "constexpr int kStages = 6;"),
@@ -169,7 +174,6 @@ REFUSED = {
         "what is launched here",
     ),
     "a launch without a size": ({"HOST": DEFAULTS["HOST"] + " kernel<<<1, 384>>>(out, map, a, b, steps);"}, "here"),
-    "static shared memory": ({"SHARED": "__shared__ Ring ring;"}, "stages in dynamic shared memory"),
     "a build that chooses it": (
         {"COUNT": "#ifndef STAGES\n#define STAGES 2\n#endif", "N": "STAGES"}, "a build may choose it",
     ),
@@ -194,10 +198,6 @@ REFUSED = {
                     " uint64_t full[kStages], empty[kStages], done[kBack]; };",
          "AFTER": "wait(&ring.done[steps % kBack], 0);"},
         "one number of stages that all mbarriers have",
-    ),
-    "a template handed another number": (
-        {"HELP": "template <int S> struct Other { char c[S]; }; using One = Other<kStages>; using Two = Other<5>;"},
-        "has one number of stages",
     ),
 }  # fmt: skip
 

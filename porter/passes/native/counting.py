@@ -178,7 +178,7 @@ class Counting:
 
     def mentions(self, name: str) -> Iterator[Mention]:
         """Every place that stands for the number of a constant or for what is made of it, but those that only hand it
-        on under another name.
+        on under another name: of a template that is handed other numbers, too, those of all of them.
 
         Raises:
             Left: it is handed to what is not followed.
@@ -190,7 +190,6 @@ class Counting:
                 if not self._hands_on(mention):
                     yield mention
             done += 1
-        self._only_these()
 
     def _of(self, word: Word) -> Iterator[Mention]:
         for file in self.files:
@@ -288,20 +287,6 @@ class Counting:
     def _add(self, word: Word) -> None:
         if not any(_same(word, w) for w in self.words):
             self.words.append(word)
-
-    def _only_these(self) -> None:
-        """That templates which are handed the number are handed no other one."""
-        for word in [w for w in self.words if w.template is not None]:
-            assert word.template is not None
-            for file, arguments in self._uses(word.template):
-                file_of = next(f for f in self.files if any(
-                    t.id == word.template.id for t in find(f.root, "template_declaration")))  # fmt: skip
-                index = _parameter_names(file_of, word.template).index(word.name)
-                given = _last(file.text(arguments[index])) if index < len(arguments) else ""
-                if not self._is_word(given):
-                    name = (template_name(word.template) or b"").decode()
-                    at = arguments[0] if arguments else word.template
-                    raise self.left(file, at, f"that `{name}` has one number of stages: here it is `{given}`")
 
 
 def initialized(node: Node) -> Iterator[tuple[Node, str, Node]]:

@@ -13,8 +13,6 @@ from porter.lang.cuda import CudaFile, enclosing, find
 from porter.lang.text import Span
 from porter.model.block_size import LAUNCHERS
 from porter.model.dynamic_shared import ATTRIBUTES, amounts
-from porter.model.functions import declared_name
-from porter.model.kernels import SHARED
 from porter.model.pipeline.read import pipeline_of
 from porter.passes.context import PortContext
 from porter.passes.native.counting import Counting, Literal, Mention, initialized
@@ -70,7 +68,6 @@ class Stages:
         self.mentions = list(self.counting.mentions(constant))
         for mention in self.mentions:
             self._judge(mention)
-        self._memory()
         self._launches()
         return self._edit(literal)
 
@@ -129,20 +126,6 @@ class Stages:
         if less is None or whole is None or whole.type != "binary_expression":
             return False
         return mention.text(less).endswith("1") and less.children[1].type == "-" and whole.children[1].type == "&"
-
-    def _memory(self) -> None:
-        """That stages lie in dynamic shared memory, whose size a launch says."""
-        barriers = {b.name.removesuffix("[]") for b in self.facts.barriers}
-        declared = [n for n in find(self.function.body, "declaration") if SHARED in self.function.text(n)]
-        if not any("extern" in self.function.text(n) for n in declared):
-            raise self._left("stages in dynamic shared memory")
-        for node in declared:
-            names = {self.function.text(n) for d in node.children_by_field_name("declarator")
-                     if (n := declared_name(d)) is not None}  # fmt: skip
-            if "extern" not in self.function.text(node) and not names <= barriers and self._grows(
-                self.function.file, node, 0
-            ):  # fmt: skip
-                raise self._left(f"stages in dynamic shared memory: where `{', '.join(sorted(names))}` is")
 
     def _launches(self) -> None:
         """That launches ask for as much memory as their attribute allows, each by the constant."""
