@@ -99,8 +99,9 @@ def is_compiled_in(problem: Problem, name: str) -> bool:
     """Whether a kernel is compiled anew for each number of a size, which shapes of its tensors are made of: they are
     compile-time values where the case does not say `dynamic`."""
     dsl = problem.case.dsl
-    shapes = (str(extent) for tensor in problem.tensors.values() for extent in tensor.symbolic)
-    return dsl is not None and not dsl.dynamic and any(name in names_in(shape) for shape in shapes)
+    if dsl is None or dsl.dynamic:
+        return False
+    return any(name in names_in(str(extent)) for tensor in problem.tensors.values() for extent in tensor.symbolic)
 
 
 def constructor(problem: Problem) -> dict[str, Any]:

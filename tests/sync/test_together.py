@@ -183,7 +183,7 @@ def prover_of(text: str, monkeypatch: pytest.MonkeyPatch) -> Prover:
     """Of a kernel whose case has two turns and two tiles."""
     module = parse_module(of_both(text))
     kernel = SimpleNamespace(ptx=text, entry="ring", module=module, function=module.entries()[0])
-    case = SimpleNamespace(name="ring")
+    case = SimpleNamespace(name="ring", dsl=None)
 
     def clusters(problem: SimpleNamespace, flow: Flow) -> Iterator[Launched]:
         yield Kernel(of_both(text), flow).launched(problem.sizes["TURNS"], problem.sizes["TILES"])
