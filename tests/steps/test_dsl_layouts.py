@@ -46,6 +46,14 @@ TAKEN: dict[str, tuple[tuple[Change, ...], str]] = {
         ),
         "tx_count=cute.size_in_bytes(cutlass.Float16, cute.slice_(smem_b, (None, None, None, 0)))",
     ),
+    "both stages of a list": (
+        (
+            (LOAD_B, "        box_a, box_b = [cute.slice_(x, (None, None, 0)) for x in (smem_a, smem_b)]\n" + LOAD_B),
+            ("cute.slice_(smem_a, (None, None, 0)), (self.tile[0], 64))", "box_a, (self.tile[0], 64))"),
+            (SLICED, "box_b, (self.tile[1], 64))"),
+        ),
+        "make_tiled_tma_atom_B(load, b, box_b, self.tile, mma)",
+    ),
     "an allocated tensor": (
         (
             (
@@ -64,8 +72,12 @@ LEFT: dict[str, tuple[tuple[Change, ...], str]] = {
     "asked for its rows": (((LOAD_B, "        self.rows = cute.size(smem_b)\n" + LOAD_B),), "a layout that is used apart from its stages"),
     "arguments with names": (((LAYOUT_B, LAYOUT_B.replace("3)", "num_stages=3)")),), "a layout whose arguments are not named"),
     "another stage": (((SLICED, SLICED.replace("0)", "1)", 1)),), "a stage of a layout"),
-    "both stages of a list": (
+    "stages of a list without names": (
         (((LOAD_B, "        boxes = [cute.slice_(x, (None, None, 0)) for x in (smem_a, smem_b)]\n" + LOAD_B)),), "a layout that is used apart from its stages"),
+    "a stage that is asked for its rows": (
+        ((LOAD_B, "        box = cute.slice_(smem_b, (None, None, 0))\n        self.rows = cute.size(box, mode=[0])\n" + LOAD_B),), "a stage of a layout that is used apart from loads"),
+    "a list of stages of others": (
+        ((("        tma_c, c_tma", "        b_one, c_one = [cute.slice_(x, (None, None, 0)) for x in (smem_b, smem_c)]\n        tma_c, c_tma")),), "a layout that is used apart from its stages"),
     "layouts ahead of the MMA": (
         ((f"        smem_b = {LAYOUT_B}\n", ""), (MMA, f"        smem_b = {LAYOUT_B}\n{MMA}")), "the tiled MMA ahead of layouts"),
     "a tensor that is handed on": (((FRAGMENT_B, "self.fragment(part, sB)"),), "an operand that is used apart from loads and MMAs"),

@@ -7,7 +7,7 @@ CUTLASS: python/CuTeDSL/cutlass/utils/blackwell_helpers.py (make_smem_layout_a);
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -17,6 +17,7 @@ from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.launches import given_at, in_kernel, launch_of
 from porter.passes.idiom_dsl.mma import made_mma
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED, OPERANDS
+from porter.passes.idiom_dsl.shapes import targets_of
 from porter.passes.idiom_dsl.site import Site
 from porter.passes.idiom_dsl.text import Draft, Left, argument, assigned, found_in, method
 from porter.passes.idiom_dsl.words import Words
@@ -53,11 +54,11 @@ def _write(site: Site) -> None:
     named = dict(_layouts(kernel, host, made, bound[0], words, changes))
     if {operand for operand, _ in named.values()} != set(OPERANDS):
         raise Left("layouts of A and of B where the kernel is launched", made)
-    slices = {name: _slices(kernel, host, name, launch, changes) for name in named}
+    slices = {name: _slices(kernel, host, name, launch, named, changes) for name in named}
     _atoms(kernel, host, launch, named, slices, bound[0], words, changes)
     for name, (operand, _) in named.items():
         own = in_kernel(kernel, launch, name)
-        _slices(kernel, kernel.function, own, launch, changes)
+        _slices(kernel, kernel.function, own, launch, (), changes)
         for tensor in _tensors(kernel, own):
             _in_shared_memory(kernel, tensor, {**OPERANDS[operand], "name": f"tCg{operand}"}, changes)
     before = site.also
@@ -94,12 +95,22 @@ def _layouts(
 
 def _uses(function: cst.FunctionDef, kernel: Kernel, name: str) -> Iterator[cst.Name]:
     """Where a function reads a name."""
+    bound = {id(part) for t in found_in(function, cst.AssignTarget) for part in _bound_in(t.target)}
     for node in found_in(function, cst.Name):
         parent = kernel.text.parent(node)
         is_keyword = isinstance(parent, cst.Arg) and parent.keyword is node
         is_member = isinstance(parent, cst.Attribute) and parent.attr is node
-        if node.value == name and not (is_keyword or is_member or isinstance(parent, (cst.AssignTarget, cst.Param))):
+        if node.value == name and not (is_keyword or is_member or id(node) in bound or isinstance(parent, cst.Param)):
             yield node
+
+
+def _bound_in(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The parts of a target that are bound one by one."""
+    if isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from _bound_in(element.value)
+    else:
+        yield target
 
 
 def _called_with(kernel: Kernel, node: cst.CSTNode) -> cst.Call | None:
@@ -110,7 +121,7 @@ def _called_with(kernel: Kernel, node: cst.CSTNode) -> cst.Call | None:
 
 
 def _slices(
-    kernel: Kernel, function: cst.FunctionDef, name: str, launch: cst.Call, changes: _Changes
+    kernel: Kernel, function: cst.FunctionDef, name: str, launch: cst.Call, operands: Collection[str], changes: _Changes
 ) -> list[cst.CSTNode]:
     """The layout of one stage, wherever it is made of a layout, and names that are bound to it.
 
@@ -124,16 +135,48 @@ def _slices(
             continue
         if call is not None and (call is given_at(launch) or text.is_a(call.func, *KNOWN["measures"])):
             continue
+        bound, call = _listed(kernel, node, operands) if call is None else (_bound_to(kernel, call), call)
         if call is None or not text.is_a(call.func, KNOWN["slice"]) or len(call.args) != 2:
             raise Left(f"a layout that is used apart from its stages, by `{text.code(text.statement(node))}`", node)
         if not m.matches(_value_of(kernel, function, call.args[1].value), _STAGE):
             raise Left("a stage of a layout", call)
         changes.add(call.args[1].value, _NEW_STAGE)
-        found.append(call)
-        bound = assigned(text.statement(call))
-        if bound is not None and bound[1] is call:
-            found += _uses(function, kernel, bound[0])
+        found += [call, *(_of_stage(kernel, function, bound) if bound else ())]
     return found
+
+
+def _of_stage(kernel: Kernel, function: cst.FunctionDef, name: str) -> Iterator[cst.Name]:
+    """Where the layout of a stage is used by its name. Raises Left: for more than a load, or its size."""
+    for node in _uses(function, kernel, name):
+        call = _called_with(kernel, node)
+        if call is None or not kernel.text.is_a(call.func, KNOWN["tma_atom"], *KNOWN["measures"]):
+            raise Left(f"a stage of a layout that is used apart from loads, by `{name}`", node)
+        yield node
+
+
+def _bound_to(kernel: Kernel, call: cst.Call) -> str:
+    """The name that a statement binds to a call; empty if it does more."""
+    bound = assigned(kernel.text.statement(call))
+    return bound[0] if bound is not None and bound[1] is call else ""
+
+
+def _listed(kernel: Kernel, node: cst.Name, operands: Collection[str]) -> tuple[str, cst.Call | None]:
+    """Of `a, b = [f(x, …) for x in (A, B)]`, all of which are operands: the name for A and the call that all of them
+    have."""
+    text = kernel.text
+    these = text.parent(text.parent(node))
+    made = text.parent(text.parent(these))
+    shape = m.ListComp(elt=m.Call(args=[m.Arg(m.Name()), m.Arg()]), for_in=m.CompFor(m.Name(), m.Tuple()))
+    if not isinstance(these, cst.Tuple) or not isinstance(made, cst.ListComp) or not m.matches(made, shape):
+        return "", None
+    statement, values = text.statement(node), [e.value for e in these.elements]
+    targets = found_in(statement, cst.AssignTarget)
+    names = list(targets_of(targets[0].target)) if len(targets) == 1 else []
+    call = cst.ensure_type(made.elt, cst.Call)
+    same = text.code(call.args[0].value) == text.code(made.for_in.target)
+    if not same or len(names) != len(values) or not {text.code(v) for v in values} <= set(operands):
+        return "", None
+    return names[values.index(node)], call
 
 
 def _value_of(kernel: Kernel, function: cst.FunctionDef, value: cst.BaseExpression) -> cst.BaseExpression:
