@@ -15,7 +15,7 @@ from porter.model.constants import local_definitions
 from porter.model.empty_calls import aborts
 from porter.model.functions import Call, Function, Style, declared_name
 from porter.model.program import Program
-from porter.model.scopes import declared_names, resolve
+from porter.model.scopes import Variable, declared_names, resolve
 
 LAUNCHERS = {
     "cudaLaunchKernelEx": 1,
@@ -240,8 +240,7 @@ def _launched_by_runtime(program: Program, function: Function, call: Call) -> It
     if LAUNCHERS[call.name] == 0:
         block = call.args[2] if len(call.args) > 2 else None
     else:
-        name = launcher.text(call.args[0]).lstrip("&").strip()
-        block = _configured(program, launcher, name)
+        block = _configured(program, launcher, call.args[0])
     if block is not None:
         yield _launch(program, launcher, block, named)
     else:
@@ -270,12 +269,15 @@ def kernel_named(
     return None
 
 
-def _configured(program: Program, launcher: Function, name: str) -> Node | None:
+def _configured(program: Program, launcher: Function, given_to: Node) -> Node | None:
     """What a `cudaLaunchConfig_t` says of the block; None if that is not clear."""
+    name = launcher.text(given_to).lstrip("&").strip()
     if not re.fullmatch(r"\w+", name) or not _stays(program, launcher, name, "blockDim"):
         return None
-    found: list[Node] = []
+    meant, found = resolve(launcher, given_to, name), list[Node]()
     for node in find(launcher.body, "assignment_expression", "init_declarator"):
+        if not _is_of(launcher, node, name, meant):
+            continue
         left, value = node.child_by_field_name("left"), node.child_by_field_name("right")
         if left is not None and re.fullmatch(rf"{name}\s*\.\s*blockDim", launcher.text(left)):
             found += [value] if value is not None else []
@@ -291,6 +293,16 @@ def _configured(program: Program, launcher: Function, name: str) -> Node | None:
             elif len(parts) > 1 and not pairs:
                 found.append(parts[1])
     return found[0] if len(found) == 1 else None
+
+
+def _is_of(launcher: Function, node: Node, name: str, meant: Variable | None) -> bool:
+    """Whether an assignment or a declaration is not that of another variable with the same name."""
+    if meant is None or meant.declarator is None:
+        return True
+    if node.type == "init_declarator":
+        return launcher.text(node.child_by_field_name("declarator") or node) != name or node.id == meant.declarator.id
+    there = resolve(launcher, node, name)
+    return there is None or there.key == meant.key
 
 
 def _stays(program: Program, launcher: Function, name: str, part: str = "") -> bool:

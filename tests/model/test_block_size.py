@@ -38,6 +38,9 @@ LAUNCHED = {
     "k<128><<<1, 128>>>(0); k<256><<<1, 384>>>(0);": "384",
     "cudaLaunchConfig_t c = {}; c.blockDim = dim3(384); cudaLaunchKernelEx(&c, k<64>, 0);": "384",
     "cudaLaunchConfig_t c{1, 256}; cudaLaunchKernelEx(&c, k<64>, 0);": "256",
+    "if (s) { cudaLaunchConfig_t c{1, 128}; cudaLaunchKernelEx(&c, k<64>, 0); } "
+    "else { cudaLaunchConfig_t c = {}; c.blockDim = 384; cudaLaunchKernelEx(&c, k<64>, 0); }": "384",
+    "cudaLaunchConfig_t c{1, 128}; { cudaLaunchConfig_t c{1, 256}; cudaLaunchKernelEx(&c, k<64>, 0); }": "256",
     "cudaLaunchConfig_t c{.gridDim = 1, .blockDim = 256}; cudaLaunchKernelEx(&c, k<64>, 0);": "256",
     "auto kernel = k<64>; cudaLaunchConfig_t c = {}; c.blockDim = 384; cudaLaunchKernelEx(&c, kernel, 0);": "384",
     "cudaLaunchKernel((void*)k<64>, 1, 384, args, 0, s);": "384",
