@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import CudaFile, enclosing, find
 from porter.model.block_size import LAUNCHERS, kernel_named, size_text
 from porter.model.functions import Function
 from porter.model.program import Program
@@ -15,6 +15,9 @@ from porter.model.program import Program
 ATTRIBUTES = {"cudaFuncSetAttribute": 2, "cuFuncSetAttribute": 2}
 """Functions that set an attribute of a kernel, and which of their arguments is the value."""
 _IN_RUNTIME = {"cudaLaunchKernel": 4, "cudaLaunchCooperativeKernel": 4}
+_CONFIGURATIONS = ("cudaLaunchConfig_t", "CUlaunchConfig")
+_CONFIGURED = (".dynamicSmemBytes", ".sharedMemBytes", "->dynamicSmemBytes", "->sharedMemBytes")
+"""Types of a launch's configuration, and the fields that say how much it asks for."""
 _MOST_DYNAMIC = ("cudaFuncAttributeMaxDynamicSharedMemorySize", "CU_FUNCATTRIBUTES_MAX_DYNAMIC_SHARED_SIZE_BYTES")
 
 
@@ -33,6 +36,16 @@ def amounts(program: Program, kernel: Function) -> Iterator[tuple[Function, Node
     for caller, amount in _asking(program, kernel):
         if amount is not None:
             yield caller, amount
+
+
+def configures(file: CudaFile, node: Node) -> bool:
+    """Whether the configuration of a launch takes what stands at a node, as a field or where it is declared."""
+    given, made = enclosing(node, "assignment_expression"), enclosing(node, "declaration")
+    left = given.child_by_field_name("left") if given is not None else None
+    if left is not None:
+        return file.text(left).endswith(_CONFIGURED)
+    kind = made.child_by_field_name("type") if made is not None else None
+    return kind is not None and file.text(kind) in _CONFIGURATIONS
 
 
 def is_asked_for(program: Program, kernel: Function) -> bool:

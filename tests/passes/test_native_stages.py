@@ -168,6 +168,13 @@ REFUSED = {
          "AFTER": "if (steps > least()) out[0] = 1;"},
         "has to do with stages",
     ),
+    "a condition by the size of what grows": (
+        {"HOST": "if (steps < int(sizeof(Ring)) / 4112) return; " + DEFAULTS["HOST"]}, "has to do with stages",
+    ),
+    "a grid by a number that is such a size": (
+        {"HOST": "const int size = sizeof(Ring), blocks = size / 4112; "
+         + DEFAULTS["HOST"].replace("<<<1,", "<<<blocks,")}, "has to do with stages",
+    ),
     "no host code": ({"HOST": ""}, "who launches it"),
     "a launch by a function that is handed it": (
         {"HELP": "template <typename F> void go(F f, int bytes);", "HOST": DEFAULTS["HOST"] + " go(kernel, 8224);"},

@@ -12,10 +12,11 @@ from tree_sitter import Node
 from porter.lang.cuda import CudaFile, enclosing, find
 from porter.lang.text import Span
 from porter.model.block_size import LAUNCHERS
-from porter.model.dynamic_shared import ATTRIBUTES, amounts
+from porter.model.dynamic_shared import ATTRIBUTES, amounts, configures
+from porter.model.functions import declared_name
 from porter.model.pipeline.read import pipeline_of
 from porter.passes.context import PortContext
-from porter.passes.native.counting import Counting, Literal, Mention, initialized
+from porter.passes.native.counting import Counting, Literal, Mention, Word, initialized
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Changes, Left
 from porter.passes.native.taking import Taking
@@ -69,6 +70,7 @@ class Stages:
         for mention in self.mentions:
             self._judge(mention)
         self._launches()
+        self._sizes()
         return self._edit(literal)
 
     def _constant(self) -> tuple[str, Literal]:
@@ -101,13 +103,15 @@ class Stages:
         Raises:
             Left: host code makes something else of it than shared memory of a launch.
         """
-        judged = self.counting.is_of_device(mention) or self._is_amount(mention)
-        if not judged:
-            node = mention.node.parent or mention.node
-            while node.type in _LISTED and node.parent is not None:
-                node = node.parent
-            text = " ".join(mention.text(node).split())[:60]
-            raise self.counting.left(mention.file, mention.node, f"what `{text}` has to do with stages")
+        if not self.counting.is_of_device(mention) and not self._is_amount(mention):
+            raise self._no_size(mention)
+
+    def _no_size(self, mention: Mention) -> Left:
+        node = mention.node.parent or mention.node
+        while node.type in _LISTED and node.parent is not None:
+            node = node.parent
+        text = " ".join(mention.text(node).split())[:60]
+        return self.counting.left(mention.file, mention.node, f"what `{text}` has to do with stages")
 
     def _is_amount(self, mention: Mention) -> bool:
         """Whether it says how much shared memory a launch asks for."""
@@ -143,9 +147,29 @@ class Stages:
             if not self._grows(caller.file, node, 0):
                 raise Left(caller, caller.span(node), "shared memory of the launch that grows with the stages")
 
+    def _sizes(self) -> None:
+        """That host code asks how large something is that grows for shared memory of launches alone, also where that
+        goes by other names."""
+        files = self.counting.files
+        todo = [(f, n) for f in files for n in find(f.root, "sizeof_expression") if self._grows(f, n, 0)]
+        made: set[str] = set()
+        while todo:
+            file, node = todo.pop()
+            size = Mention(file, node, Word(""))
+            judged = self._is_amount(size) or self.counting.is_of_device(size) or configures(file, node)
+            if judged or enclosing(node, "static_assert_declaration") is not None:
+                continue
+            declarator = enclosing(node, "init_declarator")
+            name = declared_name(declarator) if declarator is not None else None
+            if name is None:
+                raise self._no_size(size)
+            if file.text(name) not in made:
+                made.add(file.text(name))
+                todo += [(f, n) for f in files for n in find(f.root, "identifier") if f.text(n) == file.text(name)]
+
     def _grows(self, file: CudaFile, node: Node, depth: int) -> bool:
         """Whether an expression is made of the constant, or of the size of a type that is."""
-        words = {file.text(n) for n in find(node, "identifier", "type_identifier")}
+        words = {file.text(n) for n in find(node, "identifier", "type_identifier", "namespace_identifier")}
         if any(w.name in words for w in self.counting.words):
             return True
         for other in self.program.sources.files.values():
