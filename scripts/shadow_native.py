@@ -41,6 +41,8 @@ ACCEPTED = {
     "elements left out at two edges": "right: a lane says which elements it has stored, and no other ones leave",
     "a store of one turn in a second block": "right: where it comes, the original's own blocks write to one place",
     "warps that meet at two edges": "right: all consumers come there, as in the original",
+    "lanes that return at two edges": "right: sums are loaded ahead of it",
+    "a stage that is read at two edges": "right: after one turn the stage has not been given back",
     "two stages of one ring": "right: a stage goes back ahead of the wait for the next one",
     "a wait for some MMAs": "right: the batch that is still in flight is empty",
     "results by bulk copies": "right",
