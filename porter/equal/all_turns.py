@@ -170,8 +170,8 @@ class AllTurns:
         self.longest: list[TurnFollower] = []
         self._known: dict[int, list[TurnFollower]] = {}
         """By units executions with what they come to."""
-        self._settled = 0
-        """Units from which on comparisons have one result."""
+        self._met = -self.units
+        """Units at which the sides of all comparisons have met, those of whole periods."""
         self._compared: set[int] = set()
         """Units for which both leave the same."""
 
@@ -199,7 +199,7 @@ class AllTurns:
         """
         self.most = most
         shorter, self.longest = (self._recorded(units) for units in (most - self.units, most))
-        self._settled = 0
+        self._met = -self.units
         found: list[Growing] = []
         for side, before, now in zip(self.sides, shorter, self.longest, strict=True):
             try:
@@ -233,15 +233,19 @@ class AllTurns:
         return repeats.period
 
     def _settle(self, shorter: Recorder, longer: Recorder) -> None:
-        """Note from which number of units on comparisons have the results that they have for the most. Sides that are
-        lines for each place in the period have met a period later at the latest."""
+        """Note at which number of units the sides of comparisons meet, of which they have the results behind it that
+        they have for the most."""
         for apart, more in moved_apart(shorter, longer):
-            met = self.most - self.units - self.units * apart // more
-            self._settled = max(self._settled, met + self.units)
+            self._met = max(self._met, self.most - self.units - self.units * apart // more)
+
+    def _settled(self, period: int) -> int:
+        """Units from which on comparisons have one result: sides that are lines for each place in a period have met
+        a period later at the latest."""
+        return self._met + period
 
     def _least(self, repeats: Regular) -> int:
         """The least number of units that goes from the first cut of its loops to one of the ends."""
-        return max(repeats.first + repeats.rest, self._settled)
+        return max(repeats.first + repeats.rest, self._settled(repeats.period))
 
     def _noted(self, found: Sequence[Growing]) -> list[object]:
         """What has to do with data in all executions so far, which what is known of turns is told."""
@@ -324,7 +328,8 @@ class AllTurns:
             NotAllError: it does not.
         """
         # all of its comparisons have the results that they have for larger sizes
-        units, cuts = max(repeats.first + _STEPS * repeats.period + repeats.rest, self._settled), _STEPS + 1
+        units = max(repeats.first + _STEPS * repeats.period + repeats.rest, self._settled(repeats.period))
+        cuts = _STEPS + 1
         stops = self._stops(found, cuts)
         seen = self._run(units, stops, ends=True)
         loops = range(0, len(set(stops[0].values())), cuts)

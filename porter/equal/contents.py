@@ -13,9 +13,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from porter.equal.chains import Chain, nothing
 from porter.equal.forms import Forms, Noted, without_region
 from porter.equal.global_uses import GlobalUses, User, different
-from porter.equal.words import Words, chosen, constant, joined, mixed, of_addresses, opposite, spread, word
+from porter.equal.words import (
+    Words,
+    chosen,
+    constant,
+    element_words,
+    joined,
+    mixed,
+    of_addresses,
+    opposite,
+    spread,
+    word,
+)
 from porter.facts.events import NotUnderstood
 from porter.facts.launched import VARIABLE_ROOM, VARIABLES
 from porter.facts.machine import Machine
@@ -64,6 +76,25 @@ class Taken:
         return np.fromiter(bits(self.mask), np.intp)
 
 
+class Tile(NamedTuple):
+    """Registers of a warp that hold an accumulator: which elements, of `size` bytes each, by lane."""
+
+    names: Names
+    size: int
+    rows: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int64]
+
+
+Windows = Sequence[tuple[slice, tuple[slice, slice]]]
+"""Rows of an accumulator, with the lanes and columns of Tensor Memory in which they are."""
+
+
+class _InTensor(NamedTuple):
+    windows: Windows
+    size: int
+    chain: Chain
+
+
 class _Choice(NamedTuple):
     """`data` where `where` holds, else `before`."""
 
@@ -95,13 +126,17 @@ class Contents:
     stored: list[Stored] = field(default_factory=list)
     sums: dict[str, dict[int, np.uint64]] = field(default_factory=lambda: defaultdict(dict))
     """By opcode and the word of its result the sum of what that is made of, in any order."""
-    registers: dict[Warp, dict[str, Words]] = field(default_factory=lambda: defaultdict(dict))
 
     def __post_init__(self) -> None:
         blocks = len(self.machine.blocks)
         room = SHARED_LIMIT + SYSTEM_SHARED + self.machine.launched.moved
         self.shared = np.full((blocks, room), self.undefined, np.uint64)
-        self.tensor = np.full((blocks, LANES, COLUMNS, 4), self.undefined, np.uint64)
+        self._tensor = np.full((blocks, LANES, COLUMNS, 4), self.undefined, np.uint64)
+        self._registers: dict[Warp, dict[str, Words]] = defaultdict(dict)
+        self._waiting: dict[Warp, dict[str, tuple[Tile, Chain]]] = defaultdict(dict)
+        """By register the accumulators to which products have been added that nobody has asked for."""
+        self._in_tensor: dict[tuple[int, object], _InTensor] = {}
+        """The same in the Tensor Memory of blocks."""
         self.local: dict[Warp, dict[int, Words]] = defaultdict(dict)
         self.path: Words | None = None
         """What holds where an instruction is executed behind a branch on data."""
@@ -164,7 +199,9 @@ class Contents:
         """A register [32, size] of which `value` is known as numbers."""
         if isinstance(value, int):
             return constant(value, size)
-        data = self.registers[warp].get(name)
+        if name in self._waiting[warp]:
+            self._settle(warp, name)
+        data = self._registers[warp].get(name)
         newest = self._chosen.get((warp, name)) if self.path is not None else None
         if newest is not None and self._holds(newest.where):
             data = newest.data
@@ -197,7 +234,9 @@ class Contents:
 
     def put(self, warp: Warp, name: str, taken: Taken, data: Words) -> None:
         """Have a register hold data in some lanes. What it holds as a number counts first, as it does for readers."""
-        registers = self.registers[warp]
+        if name in self._waiting[warp]:
+            self._settle(warp, name)
+        registers = self._registers[warp]
         if taken.where is not None:
             data = self._choice(warp, name, taken.where, data, taken.old[name])
         else:
@@ -213,7 +252,9 @@ class Contents:
 
     def read_row(self, warp: Warp, group: Group, names: Names) -> Words:
         """Registers of 4 bytes each [32, registers, 4]."""
-        known, held, numbers = self._rows.get((warp, names)), self.registers[warp], group.registers
+        for name in self._waiting[warp].keys() & names:
+            self._settle(warp, name)
+        known, held, numbers = self._rows.get((warp, names)), self._registers[warp], group.registers
         is_known = known is not None and self.path is None and all(map(is_, map(held.get, names), known[1]))
         if known is not None and is_known and {*map(numbers.get, names)} == _DATA_ALONE:
             return known[0]
@@ -226,7 +267,9 @@ class Contents:
         if len(own) == len(pieces):
             self._rows[warp, own] = data, pieces
             if taken.mask == ALL and taken.where is None and not self._chosen:
-                self.registers[warp].update(zip(own, pieces, strict=True))
+                for one in self._waiting[warp].keys() & own:
+                    self._settle(warp, one)
+                self._registers[warp].update(zip(own, pieces, strict=True))
                 return
         for name, piece in zip(names, pieces, strict=True):
             if name is not None:
@@ -243,6 +286,96 @@ class Contents:
                 before = newest.before
         self._chosen[warp, name] = _Choice(where, data, before)
         return chosen(where, data, before)
+
+    def held_by(self, warp: Warp) -> dict[str, Words]:
+        """What its registers hold."""
+        for name in list(self._waiting[warp]):
+            self._settle(warp, name)
+        return self._registers[warp]
+
+    # Accumulators -------------------------------------------------------------------------------------
+
+    def may_wait(self, group: Group, taken: Taken, added_to: Names) -> bool:
+        """Whether a product may be made when somebody asks for it: all lanes make it, and what it is `added_to` is
+        data."""
+        alone = taken.mask == ALL and taken.where is None and self.path is None and not self._chosen
+        return alone and (not added_to or {*map(group.registers.get, added_to)} == _DATA_ALONE)
+
+    def chain(self, warp: Warp, group: Group, tile: Tile, adding: bool) -> Chain:
+        """The accumulator in a warp's registers, to which a product may be added."""
+        waiting = self._waiting[warp]
+        known = waiting.get(tile.names[0])
+        is_own = known is not None and known[0][:2] == tile[:2]
+        if known is not None and is_own and adding:
+            return known[1]
+        for name in waiting.keys() & tile.names if not is_own else ():
+            self._settle(warp, name)
+        base = nothing(tile.size)
+        if adding:
+            elements = element_words(self.read_row(warp, group, tile.names).reshape(WARP, -1, tile.size))
+            base = np.empty((int(tile.rows.max()) + 1, int(tile.columns.max()) + 1), np.uint64)
+            base[tile.rows, tile.columns] = elements
+        chain = Chain(base)
+        waiting.update(dict.fromkeys(tile.names, (tile, chain)))
+        return chain
+
+    def _settle(self, warp: Warp, name: str) -> None:
+        """Have a register hold what was added to it."""
+        waiting = self._waiting[warp]
+        if name not in waiting:
+            return
+        tile, chain = waiting[name]
+        for one in tile.names:
+            del waiting[one]
+        data = spread(chain.words()[tile.rows, tile.columns], tile.size).reshape(WARP, len(tile.names), 4)
+        pieces = list(data.swapaxes(0, 1))
+        self._rows[warp, tile.names] = data, pieces
+        self._registers[warp].update(zip(tile.names, pieces, strict=True))
+
+    @property
+    def tensor(self) -> Words:
+        """Tensor Memory."""
+        for key in list(self._in_tensor):
+            self._settle_in_tensor(key)
+        return self._tensor
+
+    def tensor_of(self, rank: int, lanes: Addresses, columns: Addresses) -> Words:
+        """The Tensor Memory of a block, of which these lanes and columns are asked for."""
+        if self._in_tensor:
+            part = tuple(slice(int(one.min()), int(one.max()) + 1) for one in (lanes, columns))
+            self._settle_around(rank, [part])
+        found: Words = self._tensor[rank]
+        return found
+
+    def chain_in_tensor(self, rank: int, key: object, windows: Windows, size: int, adding: bool) -> Chain:
+        """The accumulator in some windows of a block's Tensor Memory, to which a product may be added. `key`: which
+        tells it from others in the same windows."""
+        known = self._in_tensor.get((rank, key))
+        if known is not None and adding:
+            return known.chain
+        if known is not None:
+            del self._in_tensor[rank, key]
+        self._settle_around(rank, [where for _, where in windows])
+        base = nothing(size)
+        if adding:
+            base = np.concatenate([element_words(self._tensor[rank][where][..., :size]) for _, where in windows])
+        chain = Chain(base)
+        self._in_tensor[rank, key] = _InTensor(windows, size, chain)
+        return chain
+
+    def _settle_around(self, rank: int, parts: Sequence[tuple[slice, ...]]) -> None:
+        for key, known in list(self._in_tensor.items()):
+            own = [where for _, where in known.windows]
+            if key[0] == rank and any(_overlap(one, other) for one in own for other in parts):
+                self._settle_in_tensor(key)
+
+    def _settle_in_tensor(self, key: tuple[int, object]) -> None:
+        windows, size, chain = self._in_tensor.pop(key)
+        words, tensor = chain.words(), self._tensor[key[0]]
+        for own, where in windows:
+            cells = tensor[where]
+            cells[..., :size] = spread(words[own], size)
+            cells[..., size:] = UNDEFINED
 
     # Symbols ------------------------------------------------------------------------------------------
 
@@ -447,6 +580,10 @@ class Contents:
             # one thread's are in order, and that counts
             raise NotUnderstood("reductions of several kinds to one place", user.at)
         self.stored.append(Stored(addresses, values, user.at, how))
+
+
+def _overlap(one: Sequence[slice], other: Sequence[slice]) -> bool:
+    return all(a.start < b.stop and b.start < a.stop for a, b in zip(one, other, strict=True))
 
 
 def _symbols(operands: Iterable[ast.Operand]) -> Iterator[ast.Sym]:

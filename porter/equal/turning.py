@@ -344,7 +344,7 @@ class TurnFollower(Follower):
         pieces: list[Words] = [contents.shared, contents.tensor]
         shape: list[object] = ["shared", "tensor"]
         for warp, group in self._groups():
-            held = contents.registers[warp]
+            held = contents.held_by(warp)
             lanes = np.fromiter(bits(group.lanes), np.intp)
             names = sorted(flow.live[group.pc] & held.keys()) if group.pc < len(flow.live) else []
             for name in names:
@@ -382,7 +382,7 @@ class TurnFollower(Follower):
         contents.tensor[...] = taken(contents.tensor)
         flow = self._machine.flow
         for warp, group in self._groups():
-            held = contents.registers[warp]
+            held = contents.held_by(warp)
             lanes = np.fromiter(bits(group.lanes), np.intp)
             for name in sorted(flow.live[group.pc] & held.keys()) if group.pc < len(flow.live) else []:
                 if not is_known(group.registers.get(name), group.lanes):

@@ -110,6 +110,14 @@ def spread(words: Words, size: int) -> Words:
     return words[..., None] + _factors(size)[0]
 
 
+def element_words(data: Words) -> Words:
+    """The words of values whose bytes [..., size] are known: those that were spread, or that of all bytes."""
+    factors = _factors(data.shape[-1])[0]
+    found = data - factors
+    whole = (found[..., 1:] == found[..., :1]).all(axis=-1)
+    return found[..., 0] if whole.all() else np.where(whole, found[..., 0], joined(data))
+
+
 def of_addresses(addresses: npt.NDArray[np.int64]) -> Words:
     """What bytes of global memory hold at the launch."""
     return mixed(word("global memory"), addresses.astype(np.uint64))

@@ -14,10 +14,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.contents import Contents, Taken
+from porter.equal.chains import accumulated
+from porter.equal.contents import Contents, Taken, Tile
 from porter.equal.meaning import Means, Then, meaning, read, refused
 from porter.equal.rows import Read
-from porter.equal.words import Words, is_number, joined, mixed, pieces, spread, word
+from porter.equal.words import Words, is_number, joined, mixed, word
 from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -81,17 +82,6 @@ def sparse_rows(stored: Words, metadata: Words) -> Words:
     return mixed(word("sparse"), stored, joined(metadata))
 
 
-def accumulated(key: np.uint64, a: Words, b: Words, before: Words | None, size: int) -> Words:
-    """The bytes [..., size] of elements of an accumulator behind a product of their rows `a` with their columns `b`."""
-    shape = (*np.broadcast_shapes(a.shape, b.shape), size)
-    found = np.empty(shape, np.uint64)
-    for part in pieces(shape):
-        of_a, of_b = (one[part] if len(one) > 1 else one for one in (a, b))
-        old = np.zeros(size, np.uint64) if before is None else before[part, ..., :size]
-        found[part] = spread(mixed(key, of_a, of_b, joined(old)), size)
-    return found
-
-
 def element_bytes(d_type: ElementType) -> int:
     return 2 if d_type is ElementType.F16 else 4
 
@@ -119,7 +109,7 @@ def _wgmma(step: Step) -> Means:
     metadata = _metadata(step, op, bits) if op.sparse else None
     size = element_bytes(op.d_type)
     # registers of two elements each have those of the pairs of a wider accumulator
-    rows, columns = d_position(np.arange(WARP)[:, None], np.arange(len(names) * (4 // size))[None, :])
+    tile = Tile(names, size, *d_position(np.arange(WARP)[:, None], np.arange(len(names) * (4 // size))[None, :]))
 
     def means(contents: Contents, warp: Warp, group: Group, taken: Taken) -> Then:
         machine = contents.machine
@@ -132,10 +122,11 @@ def _wgmma(step: Step) -> Means:
         if adding > 1:
             raise step.not_understood("scale-d, which is data,")
         registers = [r(contents, warp, group) for r in a_words]
-        before = contents.read_row(warp, group, names) if adding else None
         key = key_of(op.k, (op.a_type, op.b_type, op.d_type), (negated[0], negated[1]), op.satfinite)
         number, turn = warp.number % (THREADS // WARP), warp.flight.issued
         of_metadata = metadata(contents, warp, group) if metadata is not None else None
+        waits = contents.may_wait(group, taken, names if adding else ())
+        before = contents.read_row(warp, group, names) if adding and not waits else None
 
         def then() -> None:
             if isinstance(of_a, int):
@@ -144,8 +135,12 @@ def _wgmma(step: Step) -> Means:
                 of_rows = _in_registers(registers, number, bits)
             of_rows = of_rows if of_metadata is None else sparse_rows(of_rows, of_metadata)
             of_columns = _in_shared(contents, warp, turn, of_b, (op.n, op.k, bits, mn_b))
+            own = of_rows[WARP_ROWS * number :][:WARP_ROWS]
+            if waits:
+                contents.chain(warp, group, tile, bool(adding)).add(key, own, of_columns)
+                return
             old = None if before is None else before.reshape(WARP, -1, size)
-            found = accumulated(key, of_rows[rows + WARP_ROWS * number], of_columns[columns], old, size)
+            found = accumulated(key, own[tile.rows], of_columns[tile.columns], old, size)
             contents.put_row(warp, names, taken, found.reshape(WARP, len(names), 4))
 
         return then

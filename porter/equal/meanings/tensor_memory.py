@@ -60,12 +60,12 @@ def _access(step: Step) -> Means:
             lane += WARP_LANES * (warp.number % 4)
         shift = np.where(np.arange(WARP)[:, None] >= WARP // 2, half, 0) if access.shape is Shape.S16X32BX2 else 0
         data = [p(contents, warp, group) for p in pieces] if access.store else []
-        tensor = contents.tensor[warp.block.rank]
         first = column_of(where)
 
         def then() -> None:
             halves = unpacked_columns(columns) if access.packed else (columns,)
             places = [half + first + shift for half in halves]
+            tensor = contents.tensor_of(warp.block.rank, lane + rows, np.stack(places))
             if access.store:
                 _store(tensor, lane + rows, places, np.stack(data, axis=1))
                 return

@@ -9,9 +9,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from porter.equal.chains import accumulated
 from porter.equal.contents import UNDEFINED, Contents, Taken
 from porter.equal.meaning import Means, Then, meaning
-from porter.equal.meanings.products import accumulated, element_bytes, key_of, nibbles, operand, sparse_rows
+from porter.equal.meanings.products import element_bytes, key_of, nibbles, operand, sparse_rows
 from porter.equal.words import Words, joined, mixed, word
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -80,16 +81,15 @@ class _Product:
         windows = _windows(op, given["idesc"], given["d"])
         b = self._columns(ranks)
         for number, rank in enumerate(ranks):
-            tensor = self._contents.tensor[rank]
             a = self._rows(rank)
-            # each copy of A goes with its share of the columns
-            rows = a.T if len(a) == 1 else a[np.arange(idesc.n) // (idesc.n // len(a))].T
-            columns = b[None, :]
-            if windows and not self._off and given.keys().isdisjoint(("scale_a", "scale_input_d")):
-                for own, where in windows:
-                    of_rows = rows[own] if len(rows) > 1 else rows
-                    tensor[where] = self._made(tensor[where], of_rows, columns)
+            if windows and len(a) == 1 and not self._off and given.keys().isdisjoint(("scale_a", "scale_input_d")):
+                size, adding = element_bytes(idesc.d_type), bool(given["enable_input_d"] & 1)
+                key = op, given["idesc"], given["d"]
+                self._contents.chain_in_tensor(rank, key, windows, size, adding).add(self._key(), a[0], b)
             else:
+                # each copy of A goes with its share of the columns
+                rows = a.T if len(a) == 1 else a[np.arange(idesc.n) // (idesc.n // len(a))].T
+                tensor, columns = self._contents.tensor[rank], b[None, :]
                 lanes, cells = mma_cells(op, given["idesc"], given["d"])
                 if "scale_a" in given:
                     rows, columns = self._scaled(tensor, rows, columns, lanes // WARP_LANES)
@@ -101,7 +101,7 @@ class _Product:
                 tensor[lanes, cells] = found
             if op.ashift:
                 a_lanes, a_columns = a_cells(op, given["idesc"], given["a"])
-                shift_rows(tensor, a_lanes[:, 0], a_columns[0])
+                shift_rows(self._contents.tensor[rank], a_lanes[:, 0], a_columns[0])
 
     def _made(self, before: Words, rows: Words, columns: Words) -> Words:
         """The accumulator behind the product."""
@@ -143,21 +143,22 @@ class _Product:
     def _rows(self, rank: int) -> Words:
         """The words [copies, rows] of the rows of A in a block, of each copy for a share of the columns."""
         op, idesc, given = self._op, self._idesc, self._given
-        tensor = self._contents.tensor[rank]
+        contents = self._contents
         bits, count = operand_element_bits(op.kind, idesc.a_type), rows_per_cta(layout_of(op, idesc.m))
         if self._in_tensor:
             lanes, columns = a_cells(op, given["idesc"], given["a"])
+            tensor = contents.tensor_of(rank, lanes, columns)
             rows = joined(tensor[lanes, columns].reshape(len(lanes), -1)).reshape(-1, count)
         else:
             of_a = given["a"]
-            rows = operand(self._contents.shared[rank], of_a, "sm_100", count, stored_k(op), bits, idesc.a_mn_major)[
+            rows = operand(contents.shared[rank], of_a, "sm_100", count, stored_k(op), bits, idesc.a_mn_major)[
                 None
             ]
         if "meta" not in given:
             return rows
         places = metadata_cells(op, given["idesc"], given["meta"])
         _, _, low = metadata_places(op, idesc)
-        metadata = nibbles(tensor[places], low + 0 * places[0]).reshape(-1, count, low.shape[1])
+        metadata = nibbles(contents.tensor[rank][places], low + 0 * places[0]).reshape(-1, count, low.shape[1])
         return sparse_rows(rows, metadata)
 
     def _scaled(
