@@ -41,6 +41,8 @@ _MOST_TERMS = 64
 _MOST_KEPT = 1 << 14
 _RING = frozenset(("add", "sub", "neg", "mul", "mad", "shl"))
 """Sums and products, which keep lines, modulo two to the power of their width."""
+_SUMMED = _RING | {"cvt", "shr", "and", "or", "xor"}
+"""Of which there are sums that are no numbers."""
 _WIDTHS = {"u32": 32, "s32": 32, "b32": 32, "u64": 64, "s64": 64, "b64": 64}
 
 
@@ -269,7 +271,7 @@ class Forms:
         bounds: set[Bound] = set()
         taken, factors = list[tuple[int, object]](), list[tuple[int, tuple[object, ...]]]()
         keeps = parts[0] in _RING and "wide" not in parts
-        for lane in lanes:
+        for lane in lanes if parts[0] in _SUMMED else [lane for lane in lanes if numbers[lane]]:
             key = (parts, *(of_data[lane * row : (lane + 1) * row] for _, of_data, row in of_lanes))
             if key not in self._results:
                 rows = [data[lane] for data, *_ in of_lanes]

@@ -61,7 +61,8 @@ def compute(step: Step) -> Means | None:
     # what a conversion makes stands as a number of its type in a register that may be wider
     is_signed = step.ins.parts[0] == "cvt" and kinds[0][0] == "s"
 
-    of_integers = len(names) == 1 and all(_is_integer(kind) for kind in kinds)
+    # bytes that are moved as they are remain the sum that they were
+    of_integers = len(names) == 1 and all(_is_integer(kind) for kind in kinds) and step.ins.parts[0] != "mov"
 
     def results(contents: Contents, data: list[Words]) -> list[Words]:
         sums = None

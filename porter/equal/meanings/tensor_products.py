@@ -151,9 +151,7 @@ class _Product:
             rows = joined(tensor[lanes, columns].reshape(len(lanes), -1)).reshape(-1, count)
         else:
             of_a = given["a"]
-            rows = operand(contents.shared[rank], of_a, "sm_100", count, stored_k(op), bits, idesc.a_mn_major)[
-                None
-            ]
+            rows = operand(contents.shared[rank], of_a, "sm_100", count, stored_k(op), bits, idesc.a_mn_major)[None]
         if "meta" not in given:
             return rows
         places = metadata_cells(op, given["idesc"], given["meta"])
