@@ -40,7 +40,12 @@ def nothing(size: int) -> Words:
 def accumulated(key: np.uint64, a: Words, b: Words, before: Words | None, size: int) -> Words:
     """The bytes [..., size] of elements of an accumulator behind a product of their rows `a` with their columns `b`."""
     old = nothing(size) if before is None else element_words(before[..., :size])
-    return spread(old * _FACTOR + of_rows(key, a) * of_columns(b), size)
+    return spread(behind(old, of_rows(key, a), of_columns(b)), size)
+
+
+def behind(old: Words, rows: Words, columns: Words) -> Words:
+    """The words of elements behind a product, of what `of_rows` and `of_columns` give."""
+    return old * _FACTOR + rows * columns
 
 
 @dataclass
@@ -51,10 +56,10 @@ class Chain:
     rows: list[Words] = field(default_factory=list)
     columns: list[Words] = field(default_factory=list)
 
-    def add(self, key: np.uint64, a: Words, b: Words) -> None:
-        """The product of rows [rows] with columns [columns]."""
-        self.rows.append(of_rows(key, a))
-        self.columns.append(of_columns(b))
+    def add(self, rows: Words, columns: Words) -> None:
+        """The product of rows [rows] with columns [columns], given as `of_rows` and `of_columns`."""
+        self.rows.append(rows)
+        self.columns.append(columns)
 
     def words(self) -> Words:
         """The words [rows, columns] of its elements."""

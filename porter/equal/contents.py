@@ -463,8 +463,9 @@ class Contents:
 
     # Global memory ------------------------------------------------------------------------------------
 
-    def global_bytes(self, addresses: Addresses, user: User) -> Words:
-        """Bytes at addresses of global memory, as the cluster itself has left them.
+    def global_bytes(self, addresses: Addresses, user: User, at_launch: Words | None = None) -> Words:
+        """Bytes at addresses of global memory, as the cluster itself has left them. `at_launch`: what they held then,
+        if that is known.
 
         Raises:
             NotUnderstood: a reduction has changed them.
@@ -474,18 +475,18 @@ class Contents:
             self.loads_what_it_stores = True
             if self.forms is not None:
                 raise NotUnderstood("a load from a tensor that is stored to, at an address of symbols")
-        found = self.before(addresses)
+        found = self.before(addresses, at_launch)
         # what the grid ahead leaves is there behind the wait for it
         return mixed(word("griddepcontrol.wait"), found) if user.warp in self.waited else found
 
-    def before(self, addresses: Addresses) -> Words:
+    def before(self, addresses: Addresses, at_launch: Words | None = None) -> Words:
         """The same where it stands for itself: a byte that is not stored remains."""
         self._require_unreduced(addresses)
-        found = self._at_launch(addresses)
+        found = self._at_launch(addresses, at_launch)
         if self._written.isdisjoint(self._tensors(addresses)):
             return found
         newest = self._latest()
-        flat = found.reshape(-1)
+        flat = found.reshape(-1).copy()
         for index, address in enumerate(addresses.reshape(-1).tolist()):
             if address in newest:
                 flat[index] = newest[address]
@@ -494,10 +495,11 @@ class Contents:
     def _tensors(self, addresses: Addresses) -> set[int]:
         return different((addresses if self.forms is None else without_region(addresses)) >> _TENSOR)
 
-    def _at_launch(self, addresses: Addresses) -> Words:
-        found = of_addresses(addresses)
+    def _at_launch(self, addresses: Addresses, known: Words | None = None) -> Words:
+        found = of_addresses(addresses) if known is None else known
         inside = addresses >= VARIABLES
         if inside.any():
+            found = found.copy()
             numbers, offsets = np.divmod(addresses[inside] - VARIABLES, VARIABLE_ROOM)
             data = [self._of_variable(int(n)) for n in range(int(numbers.max()) + 1)]
             if any(offset >= len(data[n]) for n, offset in zip(numbers.tolist(), offsets.tolist(), strict=True)):

@@ -152,6 +152,8 @@ class Forms:
         self._regions: dict[object, int] = {}
         self._places: dict[tuple[bytes, int], int | None] = {}
         self._by_lane: dict[object, dict[int, int] | None] = {}
+        self.boxes: dict[object, Any] = {}
+        """Of copies by tensor maps the newest ones."""
 
     @staticmethod
     def parameter(values: Sequence[int]) -> str:

@@ -51,7 +51,7 @@ class _Places(Contents):
     def put_local(self, warp: Warp, lanes: Addresses, addresses: Addresses, data: Words) -> None:
         pass
 
-    def global_bytes(self, addresses: Addresses, user: User) -> Words:
+    def global_bytes(self, addresses: Addresses, user: User, at_launch: Words | None = None) -> Words:
         self.uses.note("load", addresses, user)
         return np.zeros(addresses.shape, np.uint64)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import porter.equal.chains as chains
-from porter.equal.chains import Chain, accumulated, nothing
+from porter.equal.chains import Chain, accumulated, nothing, of_columns, of_rows
 from porter.equal.words import Words, element_words, spread, word
 
 SIZE = 4
@@ -35,8 +35,8 @@ def one_by_one(some: Products, before: Words | None = None) -> Words:
 
 def at_once(some: Products, base: Words) -> Words:
     chain = Chain(base)
-    for one in some:
-        chain.add(*one)
+    for key, rows, columns in some:
+        chain.add(of_rows(key, rows), of_columns(columns))
     return spread(chain.words(), SIZE)
 
 

@@ -7,10 +7,12 @@ Bytes are there when their copy is issued: where synchronization is proved nobod
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from porter.equal.contents import UNDEFINED, Addresses, Contents, Taken
 from porter.equal.forms import Forms, Terms
@@ -19,7 +21,7 @@ from porter.equal.meaning import Means, Then, lane_addresses, meaning, read
 from porter.equal.meaning import places as places_of
 from porter.equal.meanings.atomics import add_to_shared, in_any_order
 from porter.equal.rows import Read
-from porter.equal.words import Words, joined, mixed, word
+from porter.equal.words import Words, joined, mixed, of_addresses, word
 from porter.facts.instructions.registry import Step
 from porter.facts.operands import Reader
 from porter.facts.state import Group, Warp
@@ -28,7 +30,7 @@ from porter.ptx import table
 from porter.ptx.bits import signed, type_bytes
 from porter.ptx.shared_window import OFFSET_MASK, RANK_SHIFT
 from porter.ptx.tensormap import TensorMap
-from porter.sim.datapath.tma import MODES, PADDING, as_copied, fill_bytes, places
+from porter.sim.datapath.tma import MODES, PADDING, Mode, as_copied, fill_bytes, places
 
 
 @meaning("cp")
@@ -149,13 +151,24 @@ def _out(user: User, contents: Contents, addresses: Addresses, data: Words, how:
 # Tensors ----------------------------------------------------------------------------------------------
 
 
-class _Box(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Box:
     """The bytes of shared memory, as offsets, and of global memory that a copy moves, and what it fills in."""
 
     inside: Addresses
     outside: Addresses
     fill: Words
     map: TensorMap
+
+    @cached_property
+    def there(self) -> npt.NDArray[np.bool_]:
+        """Which of them lie in the tensor."""
+        return self.outside >= 0
+
+    @cached_property
+    def at_launch(self) -> Words:
+        """What those hold at the launch."""
+        return of_addresses(self.outside[self.there])
 
 
 def _box(
@@ -167,7 +180,7 @@ def _box(
     mode = MODES[step.ins.modifiers.get("mode", "tile")]
     coordinates, decoded = [signed(coordinate.number, 32) for coordinate in given], TensorMap.decode(data)
     if contents.forms is not None:
-        return _box_of_any(step, contents.forms, decoded, given, place)
+        return _box_of_any(step, contents.forms, decoded, given, place & OFFSET_MASK)
     found = as_copied(decoded, mode, coordinates, offsets)
     inside, outside = places(found, coordinates, place & OFFSET_MASK, mode, offsets)
     fill = np.where(outside == PADDING, UNDEFINED, fill_bytes(found, mode).astype(np.uint64))
@@ -180,12 +193,31 @@ _STRIDES = {1: (34,), 2: (17, 34), 3: (14, 26, 34), 4: (12, 22, 28, 34), 5: (12,
 symbols."""
 
 
+_MOST_BOXES = 64
+
+
 def _box_of_any(step: Step, forms: Forms, found: TensorMap, given: list[_Coordinate], place: int) -> _Box:
     """The same of a tensor that may end anywhere: an element is known by its coordinates, and whether it lies outside
-    follows from them and from the tensor. What is filled in is a part of what is loaded."""
-    mode = MODES[step.ins.modifiers.get("mode", "tile")]
-    numbers, powers = [signed(coordinate.number, 32) for coordinate in given], _STRIDES[found.rank]
-    strides = [1 << power for power in powers]
+    follows from them and from the tensor. What is filled in is a part of what is loaded. So it is the same for all
+    sizes, and executions for some of them find it again."""
+    mode, powers = MODES[step.ins.modifiers.get("mode", "tile")], _STRIDES[found.rank]
+    largest = tuple(_LARGEST_EXTENT for _ in range(found.rank))
+    endless = replace(found, sizes=largest, strides=tuple(1 << power for power in powers[:-1]))
+    key = mode, endless, tuple(given), place
+    known = forms.boxes.pop(key, None)
+    if known is None:
+        while len(forms.boxes) >= _MOST_BOXES:
+            del forms.boxes[next(iter(forms.boxes))]
+        known = _endless_box(step, forms, mode, endless, given, place)
+    forms.boxes[key] = known
+    return known
+
+
+def _endless_box(
+    step: Step, forms: Forms, mode: Mode, found: TensorMap, given: list[_Coordinate], place: int
+) -> _Box:  # fmt: skip
+    numbers = [signed(coordinate.number, 32) for coordinate in given]
+    strides = [1 << power for power in _STRIDES[found.rank]]
     ends = [number + extent for number, extent in zip(numbers, found.box, strict=False)]
     reached = [
         ends[0] * found.dtype.element_bits // 8,
@@ -193,10 +225,7 @@ def _box_of_any(step: Step, forms: Forms, found: TensorMap, given: list[_Coordin
     ]
     if mode != "tile" or min(numbers) < 0 or any(end > stride for end, stride in zip(reached, strides, strict=True)):
         raise step.not_understood("a box where sizes are symbols")
-    largest = tuple(_LARGEST_EXTENT for _ in range(found.rank))
-    inside, outside = places(
-        replace(found, sizes=largest, strides=tuple(strides[:-1])), numbers, place & OFFSET_MASK, mode
-    )
+    inside, outside = places(found, numbers, place, mode)
     key = f"{found.address} {found.dtype.name} {found.oob_nan} {[coordinate.products for coordinate in given]}"
     outside = np.where(outside == PADDING, outside, forms.coded(outside, key))
     return _Box(inside, outside, np.full(outside.shape, UNDEFINED, np.uint64), found)
@@ -249,9 +278,9 @@ def _tensor_load(step: Step) -> Means:
         def then() -> None:
             for (place, address), coordinates, further in zip(lanes, all_coordinates, offsets, strict=True):
                 box = _box(step, contents, address, coordinates, place, further)
-                there = box.outside >= 0
                 data = box.fill.copy()
-                data[there] = contents.global_bytes(box.outside[there], User(warp, None, step.at))
+                user = User(warp, None, step.at)
+                data[box.there] = contents.global_bytes(box.outside[box.there], user, box.at_launch)
                 for target in _targets(step, contents, warp, group, mask, place):
                     contents.put_shared((target >> RANK_SHIFT << RANK_SHIFT) + box.inside, data)
 
@@ -273,7 +302,7 @@ def _tensor_store(step: Step) -> Means:
                 box = _box(step, contents, address, coordinates, place)
                 if box.map.dtype.padded:
                     raise step.not_understood("the type of elements")
-                there = box.outside >= 0
+                there = box.there
                 data = contents.shared_bytes((place >> RANK_SHIFT << RANK_SHIFT) + box.inside[there])
                 how = f"{step.ins.modifiers['op']} {box.map.dtype.name}" if reduces else ""
                 _out(

@@ -9,16 +9,17 @@ and its metadata, a row or column with scale factors is its elements and these.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.chains import accumulated
+from porter.equal.chains import behind, nothing, of_columns, of_rows
 from porter.equal.contents import Contents, Taken, Tile
 from porter.equal.meaning import Means, Then, meaning, read, refused
 from porter.equal.rows import Read
-from porter.equal.words import Words, is_number, joined, mixed, word
+from porter.equal.words import Words, element_words, is_number, joined, mixed, spread, word
 from porter.facts.events import NotUnderstood
 from porter.facts.instructions.registry import Step
 from porter.facts.state import Group, Warp
@@ -129,18 +130,20 @@ def _wgmma(step: Step) -> Means:
         before = contents.read_row(warp, group, names) if adding and not waits else None
 
         def then() -> None:
-            if isinstance(of_a, int):
-                of_rows = _in_shared(contents, warp, turn, of_a, (op.m, op.stored_k, bits, mn_a))
+            if isinstance(of_a, int) and of_metadata is None:
+                a_shape = op.m, op.stored_k, bits, mn_a
+                rows = _in_shared(contents, warp, turn, of_a, a_shape, partial(of_rows, key))
             else:
-                of_rows = _in_registers(registers, number, bits)
-            of_rows = of_rows if of_metadata is None else sparse_rows(of_rows, of_metadata)
-            of_columns = _in_shared(contents, warp, turn, of_b, (op.n, op.k, bits, mn_b))
-            own = of_rows[WARP_ROWS * number :][:WARP_ROWS]
+                stored = _in_registers(registers, number, bits) if not isinstance(of_a, int) else \
+                    _in_shared(contents, warp, turn, of_a, (op.m, op.stored_k, bits, mn_a), _as_it_is)  # fmt: skip
+                rows = of_rows(key, stored if of_metadata is None else sparse_rows(stored, of_metadata))
+            columns = _in_shared(contents, warp, turn, of_b, (op.n, op.k, bits, mn_b), of_columns)
+            own = rows[WARP_ROWS * number :][:WARP_ROWS]
             if waits:
-                contents.chain(warp, group, tile, bool(adding)).add(key, own, of_columns)
+                contents.chain(warp, group, tile, bool(adding)).add(own, columns)
                 return
-            old = None if before is None else before.reshape(WARP, -1, size)
-            found = accumulated(key, own[tile.rows], of_columns[tile.columns], old, size)
+            old = nothing(size) if before is None else element_words(before.reshape(WARP, -1, size))
+            found = spread(behind(old, own[tile.rows], columns[tile.columns]), size)
             contents.put_row(warp, names, taken, found.reshape(WARP, len(names), 4))
 
         return then
@@ -148,15 +151,22 @@ def _wgmma(step: Step) -> Means:
     return means
 
 
-def _in_shared(contents: Contents, warp: Warp, turn: int, descriptor: int, shape: tuple[int, int, int, bool]) -> Words:
+def _in_shared(
+    contents: Contents, warp: Warp, turn: int, descriptor: int, shape: tuple[int, int, int, bool],
+    factors: Callable[[Words], Words],
+) -> Words:  # fmt: skip
     """As the first warp of the warpgroup finds it: all four have come then, and go on with one product, which is their
-    `turn`. `shape`: rows, elements of each, bits of one, and whether it is MN-major."""
-    at = warp.block.rank, warp.number // (THREADS // WARP), descriptor, *shape
+    `turn`. `shape`: rows, elements of each, bits of one, and whether it is MN-major. `factors`: of the rows' words."""
+    at = warp.block.rank, warp.number // (THREADS // WARP), factors is of_columns, descriptor, *shape
     found = contents.operands.get(at)
     if found is None or found[0] != turn:
         data = operand(contents.shared[warp.block.rank], descriptor, "sm_90", *shape)
-        found = contents.operands[at] = turn, data
+        found = contents.operands[at] = turn, factors(data)
     return found[1]
+
+
+def _as_it_is(data: Words) -> Words:
+    return data
 
 
 def _metadata(step: Step, op: WgmmaOp, bits: int) -> Read:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from porter.equal.chains import accumulated
+from porter.equal.chains import accumulated, of_columns, of_rows
 from porter.equal.contents import UNDEFINED, Contents, Taken
 from porter.equal.meaning import Means, Then, meaning
 from porter.equal.meanings.products import element_bytes, key_of, nibbles, operand, sparse_rows
@@ -85,7 +85,8 @@ class _Product:
             if windows and len(a) == 1 and not self._off and given.keys().isdisjoint(("scale_a", "scale_input_d")):
                 size, adding = element_bytes(idesc.d_type), bool(given["enable_input_d"] & 1)
                 key = op, given["idesc"], given["d"]
-                self._contents.chain_in_tensor(rank, key, windows, size, adding).add(self._key(), a[0], b)
+                chain = self._contents.chain_in_tensor(rank, key, windows, size, adding)
+                chain.add(of_rows(self._key(), a[0]), of_columns(b))
             else:
                 # each copy of A goes with its share of the columns
                 rows = a.T if len(a) == 1 else a[np.arange(idesc.n) // (idesc.n // len(a))].T
