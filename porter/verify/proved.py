@@ -257,7 +257,7 @@ def with_proofs(
         )
     if equality.status == "equal":
         return _proved(equality, found, "the schedule that was executed")
-    if equality.status == "differs" or found.original is None or not (wrong := _errors(found.original)):
+    if equality.status == "differs" or found.original is None or not (wrong := _deciding(found.original)):
         return equality
     # what the original leaves is not the same in all schedules
     other = again() if again is not None else equality
@@ -276,12 +276,14 @@ def _proved(equality: Equality, found: CaseProofs, schedule: str) -> Equality:
                        as_original=lack.as_original)  # fmt: skip
     assumed = [p.assumed for p in found.all]
     tolerated = [f"{kinds} of the {p.program}, which docs/rulings.md tolerates" for p in found.all
-                 if (kinds := _kinds(p.checked.findings))]  # fmt: skip
-    return replace(equality, assumed=equality.assumed.union(*assumed, tolerated))
+                 if (kinds := _kinds([f for f in p.checked.findings if not _comes_too_late(p, f)]))]  # fmt: skip
+    late = [_LATE for p in found.all if any(_comes_too_late(p, f) for f in p.checked.findings)]
+    return replace(equality, assumed=equality.assumed.union(*assumed, tolerated, late))
 
 
 _OWN = "the original's own hazards"
 _MEND = "`porter hazards --prove` has their places; mend the original"
+_LATE = "the original's arrivals at mbarriers of blocks that may have ended (H26) come to nothing"
 
 
 class _Lack(NamedTuple):
@@ -309,7 +311,8 @@ def _lacking(found: CaseProofs, equality: Equality) -> _Lack | None:
         if missing := [sizes for sizes in equality.looked_at if sizes not in proof.sizes]:
             why = f"no time for the synchronization of the {proof.program} at {missing[0]}"
             return _Lack(proof, why, None, "more `--prove-seconds`")
-    if found.original is not None and (own := _errors(found.original)):
+    own = (_errors if of_port else _deciding)(found.original) if found.original is not None else []
+    if found.original is not None and own:
         port_has = f"the port has of these {_kinds(of_port)}, and no other" if of_port else "the port has none"
         return _Lack(found.original, f"{_OWN}: {_kinds(own)}; {port_has}", own[0].second, _MEND, as_original=True)
     return None
@@ -318,6 +321,19 @@ def _lacking(found: CaseProofs, equality: Equality) -> _Lack | None:
 def _errors(proof: Proof) -> list[Finding]:
     """What published kernels are held to as well."""
     return [f for f in proof.checked.findings if f.level == "error"]
+
+
+def _deciding(proof: Proof) -> list[Finding]:
+    """Of these what may decide what a program leaves."""
+    return [f for f in _errors(proof) if not _comes_too_late(proof, f)]
+
+
+def _comes_too_late(proof: Proof, finding: Finding) -> bool:
+    """Whether a thread arrives at an mbarrier of a block that nobody of that block waits for, and which may have ended:
+    wherever that is no fault the program leaves the same."""
+    if finding.kind != "H26" or finding.level != "error" or finding.second is None:
+        return False
+    return proof.flow.code.code[finding.second].parts[:2] == ("mbarrier", "arrive")
 
 
 def _kinds(findings: Sequence[Finding]) -> str:

@@ -7,6 +7,9 @@ from typing import Any, Literal, cast
 
 import pytest
 
+from porter.facts.code import Code
+from porter.facts.flow import Flow
+from porter.ptx.parser import parse_module
 from porter.sync.checked import Checked
 from porter.sync.findings import Finding
 from porter.verify.equality import Equality
@@ -44,11 +47,12 @@ SAME, UNLIKE = Equality("k", "equal", ("N=1",), 1, 0), Equality("k", "unknown", 
 
 
 def stands(
-    *, original: tuple[Finding, ...], port: tuple[Finding, ...], had: tuple[Finding, ...], other: Equality | None = None
+    *, original: tuple[Finding, ...], port: tuple[Finding, ...], had: tuple[Finding, ...],
+    other: Equality | None = None, flow: Any = None,
 ) -> Equality:  # fmt: skip
     """What is said of two that leave the same in the schedule that was executed, or in another one alone."""
     proofs = (
-        Proof("k", name, "k", Checked(findings), "", (), ("N=1",), 0, frozenset(), cast(Any, None))
+        Proof("k", name, "k", Checked(findings), "", (), ("N=1",), 0, frozenset(), flow)
         for name, findings in (("original", original), ("port", port))
     )  # fmt: skip
     found = CaseProofs(*proofs, inherited=had)
@@ -89,3 +93,47 @@ def test_another_schedule_excuses_nothing_else(port: tuple[Finding, ...], other:
 
 def test_no_other_schedule_is_asked_where_the_original_is_right() -> None:
     assert stands(original=(TOLERATED,), port=(), had=(), other=SAME).why == WHY
+
+
+LAST = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k()
+{
+.reg .b32 %r<2>;
+"""
+ARRIVES = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1];"
+LATE = Finding("H26", "error", "", 0)
+
+
+def of_late(last: str, *more: Finding, port: tuple[Finding, ...] = (), other: Equality | None = None) -> Equality:
+    """What is said where the original's `last` instruction uses a block that may have ended, and the port has `port` of
+    the same hazards."""
+    module = parse_module(f"{LAST}{last}\nret;\n}}\n")
+    flow = Flow(Code(module, module.entries()[0]))
+    return stands(original=(LATE, *more), port=port, had=port, other=other, flow=flow)
+
+
+def test_an_arrival_that_comes_too_late_decides_nothing() -> None:
+    found = of_late(ARRIVES)
+    assert found.status == "equal"
+    assert found.assumed == {"the original's arrivals at mbarriers of blocks that may have ended (H26) come to nothing"}
+
+
+@pytest.mark.parametrize(
+    ("last", "more", "port"),
+    [
+        ("ld.shared::cluster.u32 %r1, [%r1];", (), ()),
+        ("st.shared::cluster.u32 [%r1], 1;", (), ()),
+        (ARRIVES, (), (LATE,)),
+        (ARRIVES, (RACE,), ()),
+        (ARRIVES, (Finding("H32", "error", "", 0),), ()),
+    ],
+)
+def test_what_else_there_is_does(last: str, more: tuple[Finding, ...], port: tuple[Finding, ...]) -> None:
+    found = of_late(last, *more, port=port)
+    assert (found.status, found.as_original) == ("unknown", True)
+
+
+def test_what_differs_is_not_excused_by_such_an_arrival() -> None:
+    assert of_late(ARRIVES, other=SAME).why == WHY
