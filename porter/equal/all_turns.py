@@ -55,6 +55,10 @@ class _NoPeriodError(NotAllError):
     """What was executed shows no period."""
 
 
+class _MoreAskedError(NotAllError):
+    """Behind their loops programs ask for more than marks tell."""
+
+
 class OtherError(Exception):
     """A number of units of the size for which something else is left."""
 
@@ -407,11 +411,16 @@ class AllTurns:
         leave the same. Raises OtherError: both programs do not."""
         tails: list[_Tail] = []
         for end in ends if all(one.places for one in marks) else ():
-            with suppress(NotAllError):
+            try:
                 ran = self._run(end.units, end.stops, end.given, marks=marks, ends=True)
                 self._require_held(known, ran, end)
-                if not any(tail.takes(end, ran) for tail in tails):
-                    tails.append(_Tail([end], ran, classes([one.states[-1] for one in ran])))
+            except _MoreAskedError:
+                # so they do at the others, nearly always
+                return set()
+            except NotAllError:
+                continue
+            if not any(tail.takes(end, ran) for tail in tails):
+                tails.append(_Tail([end], ran, classes([one.states[-1] for one in ran])))
         return {end.units for tail in tails if self._holds_behind(tail, marks) for end in tail.ends}
 
     def _holds_behind(self, tail: _Tail, marks: Sequence[Marks]) -> bool:
@@ -453,7 +462,7 @@ class AllTurns:
         if [len(one.states) for one in ran] != cuts or len(ours) != len(theirs):
             raise NotAllError("loops that are not come to as often")
         if any(behind is not None and one.control is None for behind, one in zip(marks, ran, strict=True)):
-            raise NotAllError("behind the loops more is asked for than numbers that are compared")
+            raise _MoreAskedError("behind the loops more is asked for than numbers that are compared")
         if self.sides[0].reach(units) != self.sides[1].reach(units):
             raise NotAllError("tensor maps of other tensors")
         if any(difference(one, other) is not None for one, other in zip(ours, theirs, strict=True)):
