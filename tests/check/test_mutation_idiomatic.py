@@ -11,8 +11,9 @@ from porter.verify.mutation_record import Record, read_record
 HERE = FOLDER / "idiomatic"
 KERNELS = [
     "cute_gemm_tma", "cute_gemm_ws",
-    "dsl_gemm:dynamic", "dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes:fp8", "dsl_gemm_bytes", "dsl_gemm_fp8",
-    "dsl_gemm_fp8_scaled", "dsl_gemm_gated:half", "dsl_gemm_gated", "dsl_gemm_narrow",
+    "dsl_gemm:dynamic", "dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes:fp8", "dsl_gemm_bytes",
+    "dsl_gemm_cluster", "dsl_gemm_cluster:square", "dsl_gemm_fp8", "dsl_gemm_fp8_scaled",
+    "dsl_gemm_gated:half", "dsl_gemm_gated", "dsl_gemm_grouped", "dsl_gemm_narrow",
     "dsl_gemm_persistent", "dsl_gemm_persistent:wide", "dsl_gemm_plain:halves", "dsl_gemm_plain",
 ]  # fmt: skip
 NOT_NEEDED = {("cute_gemm_tma", 3)}
@@ -29,14 +30,15 @@ WAITED = ("tcgen05.fence::after_thread_sync", 2)
 RELEASED = ("tcgen05.fence::before_thread_sync", 2)
 """At the end, where threads have given the accumulator back behind such a fence."""
 GIVES_BACK = {
-    "dsl_gemm_bytes:fp8", "dsl_gemm_bytes", "dsl_gemm_fp8_scaled", "dsl_gemm_persistent", "dsl_gemm_persistent:wide",
+    "dsl_gemm_bytes:fp8", "dsl_gemm_bytes", "dsl_gemm_fp8_scaled", "dsl_gemm_grouped", "dsl_gemm_persistent",
+    "dsl_gemm_persistent:wide",
 }  # fmt: skip
 
 STORES_BY_TMA = [
-    "dsl_gemm:dynamic", "dsl_gemm", "dsl_gemm_act", "dsl_gemm_fp8", "dsl_gemm_fp8_scaled", "dsl_gemm_narrow",
-    "dsl_gemm_persistent", "dsl_gemm_persistent:wide",
+    "dsl_gemm:dynamic", "dsl_gemm", "dsl_gemm_act", "dsl_gemm_cluster", "dsl_gemm_cluster:square", "dsl_gemm_fp8",
+    "dsl_gemm_fp8_scaled", "dsl_gemm_narrow", "dsl_gemm_persistent", "dsl_gemm_persistent:wide",
 ]  # fmt: skip
-OF_ORIGINALS = dict.fromkeys(STORES_BY_TMA, ("G5",))
+OF_ORIGINALS = {**dict.fromkeys(STORES_BY_TMA, ("G5",)), "dsl_gemm_grouped": ("G5", "G6")}
 """What the originals have, too."""
 
 
