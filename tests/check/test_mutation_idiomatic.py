@@ -3,8 +3,15 @@
 
 from __future__ import annotations
 
-from test_mutation_results import FOLDER, stale
+import json
+import shutil
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+from test_mutation_results import CASES, FOLDER, stale
+
+from porter.cli.main import main
 from porter.report.mutation_review import load_explanations, unexplained
 from porter.verify.mutation_record import Record, read_record
 
@@ -83,3 +90,16 @@ def test_commits_and_what_orders_the_copy_of_sums_are_noticed() -> None:
         of_others = ALLOCATED if record.case.startswith("dsl_") else set()
         assert needless == NEEDLESS.get(record.case, of_others), record.case
     assert missed == NOT_NEEDED
+
+
+@pytest.mark.slow
+@pytest.mark.external
+@pytest.mark.parametrize("name", KERNELS)
+def test_results_are_of_the_ports_of_today(name: str, tmp_path: Path) -> None:
+    """A port that has not changed is passed over."""
+    case = next(c for c in CASES if c.name == name)
+    kept = shutil.copytree(HERE, tmp_path / "kept")
+    words = ["--format", "json", "mutate", "--trust", "--style", "idiomatic", str(case.path), "--record", str(kept)]
+    result = CliRunner().invoke(main, words)
+    again = "python scripts/mutation_again.py"
+    assert (result.exit_code, json.loads(result.stdout)["kernels"]) == (0, []), again
