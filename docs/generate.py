@@ -402,7 +402,7 @@ porter mutate --trust --style native corpus/gemm_ws --record docs/results/mutati
 """
 
 IDIOMATIC_MUTANTS_HEAD = """
-## Ports of CuTe C++ in SM100's own words
+## Ports of CuTe in SM100's own words
 
 Commits that give stages back and say that sums are complete, and what stands around the copy of these
 ([idiomatic.md](idiomatic.md)). Made by
