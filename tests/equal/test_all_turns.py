@@ -9,7 +9,7 @@ import pytest
 from looping import ADD, LOAD, NotProvedError, are_blocks_alike, kernel, period_of_all, side
 
 from porter.equal import all_turns
-from porter.equal.all_turns import AllTurns, NotAllError, OtherError
+from porter.equal.all_turns import AllTurns, NotAllError, OtherError, Side
 from porter.equal.induction import Classes
 from porter.equal.periods import Growing, IrregularError
 from porter.equal.places import Behind, LoopLines, Room
@@ -277,3 +277,20 @@ def test_turns_that_cannot_be_cut_are_no_internal_error() -> None:
     with pytest.raises(NotAllError, match="in some turns alone") as found:
         AllTurns(sides, 1, 1)._stops(cut, 2)
     assert (found.value.program, found.value.at) == ("original", 3)
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(0.5, 1), (19.5, 1), (20.5, 2), (30.5, 3)])
+def test_no_execution_is_begun_without_time_for_it(monkeypatch: pytest.MonkeyPatch, seconds: float, runs: int) -> None:
+    """As long as the slowest one before it: five seconds for each program."""
+    left, begun, runs_of_side = [seconds], [0], Side.run
+
+    def taking_five(self: Side, *given: Any, **more: Any) -> TurnFollower:
+        left[0] -= 5
+        begun[0] += 1
+        return runs_of_side(self, *given, **more)
+
+    monkeypatch.setattr(Side, "run", taking_five)
+    both = AllTurns([side(name, ORIGINAL) for name in ("original", "port")], 1, 1, lambda: left[0])
+    with pytest.raises(NotAllError, match="no time for as many turns"):
+        both.period()
+    assert begun[0] == 2 * runs
