@@ -306,7 +306,10 @@ def compile_request(request: dict[str, Any], absent: Absent) -> dict[str, Any]:
 
     _skip_frames_of_support()
     _ask_no_driver()
-    observer = Observer(Path(cutlass.__file__).parent)
+    package = Path(cutlass.__file__).parent
+    # 4.6.2 has added a directory of its own, in which a `torch` lies that is not PyTorch
+    sys.path[:] = [place for place in sys.path if package not in Path(place).parents]
+    observer = Observer(package)
     observer.observe(request["observe"])
     sys.path[:0] = request["search"]
     module = load(Path(request["source"]))

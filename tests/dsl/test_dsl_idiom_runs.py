@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,9 @@ def test_ports_have_nothing_beside_them(kernel: str, tmp_path: Path) -> None:
     document = port(kernel, tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == [f"{kernel}.py"]
     assert "porter" not in (tmp_path / f"{kernel}.py").read_text()
-    assert said(document, Code.IDIOM_PROVED)
+    # the oldest release lacks a public name, so that what it gives is held to practice
+    proved = Code.IDIOM_PROVED if find_spec("cutlass.experimental") else Code.IDIOM_AT_PRACTICE
+    assert said(document, proved)
     assert not said(document, Code.IDIOM_LEFT)
     assert bool(said(document, Code.NATIVE_PROVED)) is (kernel in WITH_A_WARP)
     assert not said(document, Code.NATIVE_LEFT)

@@ -40,7 +40,7 @@ class EarlyTests(Observer):
                     fails[row] |= early
         if not fails.any():
             return None
-        self.check.mbarriers.expects(at, named.among(fails))
+        self.check.mbarriers.used(at, named.among(fails))
         return fails
 
     def _knows(self, warp: int, place: Place) -> bool:

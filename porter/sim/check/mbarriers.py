@@ -142,6 +142,11 @@ class MbarrierCheck(Observer):
                 self.check.report(verdict, use, new, self.where(place), place[1])
 
     def expects(self, at: int, named: Named) -> None:
+        self.used(at, named)
+        for place in named.by_place():
+            self.laps.is_signalled(place)
+
+    def used(self, at: int, named: Named) -> None:
         for warp, _, places in named.by_warp():
             for place in places:
                 self.use(at, warp, place, named)
@@ -214,6 +219,7 @@ class MbarrierCheck(Observer):
             for place in places:
                 self.use(at, warp, place, named)
                 self.count(place, at)
+                self.laps.arrives(place, at, warp)
                 far = int(self.machine.warp_cta[warp]) != place[1]
                 if far:
                     scope = mbarrier_scope(self.machine.program.code[at])
@@ -222,6 +228,7 @@ class MbarrierCheck(Observer):
                 messages.setdefault(place, []).append((warp, told))
         late = self._beyond_phase(named, counts) if messages else {}
         for (place, warp), split in late.items():
+            self.laps.is_signalled(place)
             if split:
                 arrival = self._access("arrival", at, warp)
                 self.check.report(_MISCOUNTED, self.inits.get(place), arrival, self.where(place), place[1])
@@ -337,7 +344,7 @@ class MbarrierCheck(Observer):
                 self.use(at, warp, place, named)
                 if self.machine.mbar.phase[place]:
                     self.check.waits.add(at)
-                self.laps.passed(place, at, warp)
+                self.laps.passed(place, at, warp, self.component(*place))
                 batch = self.check.batches.get(place)
                 if batch is not None and warp in batch.warpgroup:
                     batch.waited = at

@@ -232,6 +232,7 @@ class Operations(Observer):
         if effect is None:
             return
         life.tell((slot, cta), self.check.clocks.issued(effect.past))
+        life.laps.is_signalled((slot, cta))
         if effect.kind in ("commit", "arrive"):
             life.count((slot, cta), effect.at)
         if int(self.machine.warp_cta[effect.warp]) != cta:
