@@ -162,7 +162,9 @@ an order that only sometimes hangs is reported as a deadlock.
 A grid that is launched before its prerequisite ends (programmatic dependent launch) must not touch that grid's memory
 ahead of `griddepcontrol.wait`. In programs that is looked for in a launch with programmatic stream serialization, if
 nothing comes between it and the launch before in its stream and the host waits for nothing; from Python, `simulate`
-takes the launch before as `prerequisite`. A launch file has one launch. A multimem address stands for places in one
+takes the launch before as `prerequisite`. Where that grid triggers nobody, practice has it reviewed (ruling
+[implicit-trigger](rulings.md#implicit-trigger-a-dependent-grid-that-does-not-wait-for-one-that-triggers-nobody)).
+A launch file has one launch. A multimem address stands for places in one
 machine's memory, which `GlobalMemory.multicast` binds; each of them is followed.
 
 ## Kinds

@@ -100,10 +100,30 @@ def test_a_store_over_what_the_prerequisite_reads_is_found() -> None:
     assert found(stream.launch(f"{MINE} st.global.u32 [%d3], %r20; ret;")) == {"G9"}
 
 
-def test_a_grid_that_does_not_trigger_has_ended() -> None:
-    """Its dependents begin once all of its blocks have completed."""
+@pytest.mark.parametrize("name", WRONG)
+def test_a_grid_that_does_not_trigger_has_ended(name: str) -> None:
+    """Its dependents begin once all of its blocks have completed; that its memory is visible then the text does not say
+    (ruling implicit-trigger)."""
+    for level in ("practice", "strict"):
+        stream = Stream(level)
+        stream.launch(FIRST.replace(TRIGGER, ""))
+        outcome = stream.launch(WRONG[name])
+        assert found(outcome) == ({"G9"} if level == "strict" else set())
+        assert {h.kind.id for h in outcome.hazards} == {"G9"}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_wait_is_enough_behind_a_grid_that_does_not_trigger(name: str) -> None:
+    stream = Stream()
+    first = FIRST if name != "atomics_of_both" else f"{MINE} atom.global.add.u32 %r21, [%d3+3072], 1; ret;"
+    stream.launch(first.replace(TRIGGER, ""))
+    assert not stream.launch(RIGHT[name]).hazards
+
+
+def test_a_grid_further_back_was_over_before_the_one_between() -> None:
     stream = Stream()
     stream.launch(FIRST.replace(TRIGGER, ""))
+    stream.launch(f"{WAIT} ret;")
     assert not stream.launch(copied()).hazards
 
 

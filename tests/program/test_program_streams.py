@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from porter.cli.main import main
 from porter.diagnostics import Code
 from porter.sim import Options
+from porter.sim.check.rulings import Ruling
 from porter.verify.program import ProgramOptions, ProgramOutcome, run_program
 
 HERE = Path(__file__).parent
@@ -58,18 +59,26 @@ def test_a_launch_between_that_does_not_wait_hides_nothing(program: Path) -> Non
 
 
 ENDED = [
-    "not-allowed", "no-trigger", "synchronized", "device-synchronized", "event", "memset-between", "copy-between",
+    "not-allowed", "synchronized", "device-synchronized", "event", "memset-between", "copy-between",
     "other-stream",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ENDED)
 def test_where_the_first_has_ended_nothing_is_found(program: Path, mode: str) -> None:
-    """What comes between in the stream, or waits on the host, orders the two launches; so does a grid that never
-    triggers its dependents."""
+    """What comes between in the stream, or waits on the host, orders the two launches."""
     outcome = run(program, mode, NO_WAIT)
     assert not found(outcome)
-    assert outcome.launches[-1].overlaps == (mode == "no-trigger")
+    assert not outcome.launches[-1].overlaps
+
+
+def test_a_grid_that_never_triggers_its_dependents_is_told_by_a_ruling(program: Path) -> None:
+    outcome = run(program, "no-trigger", NO_WAIT)
+    assert found(outcome) == {(1, "G9", "griddepcontrol.wait")}
+    assert outcome.launches[-1].overlaps
+    last = outcome.launches[-1].outcome
+    assert last is not None
+    assert {(h.severity, h.ruling) for h in last.hazards} == {("error", Ruling.IMPLICIT_TRIGGER)}  # strict
 
 
 def test_values_are_those_of_launches_in_order(program: Path) -> None:

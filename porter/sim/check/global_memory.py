@@ -65,7 +65,7 @@ class GlobalMemoryCheck(Observer):
             self.machine.warps_per_cta,
             cumulative=self.check.level == "practice",
         )
-        self.judge = GlobalJudge(self.users, state.released)
+        self.judge = GlobalJudge(self.users, state)
 
     def order(self, at: int) -> MemoryOrder:
         found = self._orders.get(at)

@@ -119,11 +119,12 @@ class GlobalShadow:
 
 class GlobalState:
     """The shadow of all global memory during one launch, or several that may overlap: `grid` is the number of the
-    latest. `triggers`: it lets its dependents begin before its end (griddepcontrol.launch_dependents)."""
+    latest. `triggers`: it lets its dependents begin before its end (griddepcontrol.launch_dependents). `follows_end`:
+    the grid before it does not, so that it has begun behind that grid's end."""
 
     def __init__(self) -> None:
         self.grid = 0
-        self.triggers = False
+        self.triggers = self.follows_end = False
         self.flags = Flags()
         self.shadows: dict[int, GlobalShadow] = {}
         self.accesses: list[GlobalAccess | None] = [None]
@@ -138,9 +139,9 @@ class GlobalState:
         self._actors = np.zeros(1024, np.int64)
 
     def begin_dependent(self) -> None:
-        """A grid begins that may overlap with the latest."""
+        """A grid begins that need not wait for the latest."""
         self.grid += 1
-        self.triggers = False
+        self.triggers, self.follows_end = False, not self.triggers
         self.flags = Flags()
         self.released = {}
 

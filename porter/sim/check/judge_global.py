@@ -6,19 +6,20 @@ from __future__ import annotations
 from porter.ptx.memory_order import Scope
 from porter.sim.check.clocks import CARRIED, GLOBAL, ORDER
 from porter.sim.check.flags import FlagUser
-from porter.sim.check.global_shadow import GlobalAccess
+from porter.sim.check.global_shadow import GlobalAccess, GlobalState
 from porter.sim.check.judge import Verdict, waits_for_group
 from porter.sim.check.rulings import Ruling
 
+_WAIT_FOR_GRIDS = "griddepcontrol.wait before the access"
 _PROXY = "fence.proxy.async between the threads' accesses and the synchronization"
 
 
 class GlobalJudge:
-    """`released`, by warp of the grid: the epoch of its last release of tensor maps."""
+    """Of accesses whose shadow is `state`."""
 
-    def __init__(self, users: FlagUser, released: dict[int, int]) -> None:
+    def __init__(self, users: FlagUser, state: GlobalState) -> None:
         self.users = users
-        self.released = released
+        self.state = state
         self.clocks = users.clocks
         self.imports = users.imports
         # Whether what only practice takes for ordered counts.
@@ -70,7 +71,11 @@ class GlobalJudge:
             return None
         if old.order.strong and new.order.strong and min(old.order.scope, new.order.scope) >= Scope.GPU:
             return None
-        return Verdict("G9", "griddepcontrol.wait before the access", "griddepcontrol.wait")
+        if not self.state.follows_end:
+            return Verdict("G9", _WAIT_FOR_GRIDS, "griddepcontrol.wait")
+        if old.wave.grid + 1 < new.wave.grid:
+            return None
+        return Verdict("G9", _WAIT_FOR_GRIDS, "griddepcontrol.wait", Ruling.IMPLICIT_TRIGGER)
 
     # Threads ------------------------------------------------------------------------------------------
 
@@ -157,7 +162,7 @@ class GlobalJudge:
 
     def _released(self, old: GlobalAccess) -> Verdict | None:
         """The writer's side of the tensor map proxy; in practice the acquire is enough."""
-        if self.released.get(old.actor, 0) >= old.done[0][1]:
+        if self.state.released.get(old.actor, 0) >= old.done[0][1]:
             return None
         missing = "fence.proxy.tensormap::generic.release after the change, ahead of the synchronization"
         return Verdict("G6", missing, "fence.proxy.tensormap::generic.release.gpu", Ruling.TENSORMAP_RELEASE)

@@ -23,6 +23,7 @@ class Ruling(StrEnum):
     COMMIT_ARRIVAL = "commit-arrival"
     EMPTY_COMMIT = "empty-commit"
     FENCE_BEFORE_BARRIER = "fence-before-barrier"
+    IMPLICIT_TRIGGER = "implicit-trigger"
     INIT_FENCE = "init-fence"
     LANE_FIELD = "lane-field"
     LAPPED_WAIT = "lapped-wait"

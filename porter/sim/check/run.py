@@ -25,7 +25,7 @@ from porter.sim.observer import Observer
 
 class CheckedWave(Observer):
     """The checker with its parts. `before` is the wave before this one of the same launch, `prerequisite` what the grid
-    did that the first wave may overlap with."""
+    did that the first wave need not wait for."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class CheckedWave(Observer):
         if before is not None:
             self.check.global_memory.follow(before.check.global_memory.state)
             self._registers.follow(before._registers)
-        elif prerequisite is not None and prerequisite.triggers:
+        elif prerequisite is not None:
             prerequisite.begin_dependent()
             self.check.global_memory.follow(prerequisite)
         self.observers: Sequence[Observer] = (
