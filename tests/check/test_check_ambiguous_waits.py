@@ -5,7 +5,9 @@ wait as well, and which one it was is a matter of the schedule (H33)."""
 from __future__ import annotations
 
 import pytest
-from check_ptx import check, found
+from check_ptx import COMMIT, DESCRIPTORS, FILL, MMA, check, found
+
+from porter.sim.check.hazard import Level
 
 # Thread 0 has phases end, for which warp 1 waits; warp 2 may stand between them. `back` has two more mbarriers.
 BODY = """.shared .align 8 .b8 back[16];
@@ -128,3 +130,49 @@ KNOWN = {
 @pytest.mark.parametrize(("ends", "waits", "between", "count"), KNOWN.values(), ids=KNOWN)
 def test_a_wait_that_one_phase_satisfies(ends: str, waits: str, between: str, count: int) -> None:
     assert "H33" not in hazards(ends, waits, between, count=count)
+
+
+OPENING = (
+    """.shared .align 8 .b8 back[8]; mov.u32 %r22, back;
+@%p0 mbarrier.init.shared.b64 [%r8], 1;
+@%p0 mbarrier.init.shared.b64 [%r22], 1;
+fence.mbarrier_init.release.cluster;
+@!%p1 bra NOALLOC;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r9], 32;
+NOALLOC:
+bar.sync 0;
+ld.shared.u32 %r10, [%r9];
+"""
+    + FILL
+    + DESCRIPTORS
+    + "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
+)
+CLOSING = """bar.sync 0;
+@!%p1 bra END;
+tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 32;
+END: ret;
+"""
+BATCH = MMA.format(enable="%p3") + COMMIT
+FURTHER = MMA.format(enable="%p4") + COMMIT.replace("%r8", "%r22")
+
+
+def committed(first: str, between: str, second: str, last: str, level: Level, schedule: str = "late") -> set[str]:
+    """Thread 0 issues two parts, with what all threads do behind each."""
+    body = f"@!%p0 bra FIRST; {first} FIRST: {between} bar.sync 0; @!%p0 bra SECOND; {second} SECOND: {last}"
+    outcome = check(f"{OPENING}{body}{CLOSING}", level=level, schedule=schedule)
+    assert outcome.status == "ok", [str(f) for f in outcome.findings]
+    return found(outcome)
+
+
+@pytest.mark.parametrize("schedule", ["late", "eager", "random"])
+def test_a_later_commit_of_the_same_thread_tells_of_the_one_before(schedule: str) -> None:
+    """The phase of the first commit is waited for by nobody: that of the second one is over behind it."""
+    seen = wait(1, 0, "%r22")
+    assert "H33" not in committed(BATCH + FURTHER, seen, BATCH, wait(2, 1), "practice", schedule)
+    assert "H33" not in committed(BATCH, wait(1, 0), BATCH, wait(2, 1), "practice", schedule)
+
+
+@pytest.mark.parametrize("schedule", ["late", "eager", "random"])
+def test_commits_of_which_nobody_has_seen_the_end(schedule: str) -> None:
+    assert "H33" in committed(BATCH, "", BATCH * 2, SLOW + wait(2, 0), "strict", schedule)

@@ -42,8 +42,8 @@ class Laps:
         self.check = check
         self.machine = check.machine
         self._seen: dict[Place, dict[int, _Seen]] = {}
-        # What ends the phase that goes on and the last two complete ones: events of threads that arrive, and None where
-        # an operation is part of it.
+        # What ends the phase that goes on and the last two complete ones: events of threads that arrive and of commits,
+        # and None for any other operation.
         self._arrived: dict[Place, list[tuple[int, int] | None]] = {}
         self._ended: dict[Place, list[list[tuple[int, int] | None]]] = {}
         # The four warps of a wgmma meet at it, though no instruction says so to the others.
@@ -63,9 +63,10 @@ class Laps:
         is_all = "expect_tx" not in self.machine.program.code[at].parts
         self._arrived.setdefault(place, []).append(self.check.clocks.now(warp) if is_all else None)
 
-    def is_signalled(self, place: Place) -> None:
-        """An operation is part of the phase, or arrivals are of which some count in the next one."""
-        self._arrived.setdefault(place, []).append(None)
+    def is_signalled(self, place: Place, over: tuple[int, int] | None = None) -> None:
+        """An operation is part of the phase, of which `over` tells that it has ended, or arrivals are of which some
+        count in the next one."""
+        self._arrived.setdefault(place, []).append(over)
 
     def completed(self, place: Place, arrivals: Array) -> None:
         """A phase ends, with what its arrivals tell."""

@@ -232,7 +232,7 @@ class Operations(Observer):
         if effect is None:
             return
         life.tell((slot, cta), self.check.clocks.issued(effect.past))
-        life.laps.is_signalled((slot, cta))
+        life.laps.is_signalled((slot, cta), self._over(effect))
         if effect.kind in ("commit", "arrive"):
             life.count((slot, cta), effect.at)
         if int(self.machine.warp_cta[effect.warp]) != cta:
@@ -253,6 +253,14 @@ class Operations(Observer):
             if not part or i == self._signals:
                 access.done.append(proof)
         self._signals += 1
+
+    def _over(self, effect: Effect) -> tuple[int, int] | None:
+        """What tells that a landing operation is over, beside its mbarrier: of a commit any later one of its thread."""
+        if effect.kind != "commit":
+            return None
+        message, component = effect.accesses[0], self._channel(effect.warp, effect.lane)[1]
+        issued = int(message[EXEC, component])
+        return (component, issued) if issued else None
 
     def grouped(self, warp: int, ops: Sequence[Operation]) -> None:
         for op in ops:
