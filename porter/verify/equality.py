@@ -51,7 +51,7 @@ IN_TURN, LAST_FIRST = Schedule(), Schedule(backward=True)
 """How both are executed, and how else where hazards of the original decide what it leaves."""
 _MOST_HANDED = 3
 """Clusters whose work is handed to one by try_cancel."""
-_ALL_CLUSTERS = 256
+_ALL_CLUSTERS = 1024
 """Clusters that are executed where a port shares work out in another way."""
 
 
