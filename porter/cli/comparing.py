@@ -25,13 +25,14 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session
 from porter.cli.launched import launches_in_host_code
 from porter.cli.mains import compared_by_main, programs_of
-from porter.cli.porting import plan_in
+from porter.cli.porting import plan_in, plan_on
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.diagnostics.spread import spread
-from porter.passes.ported import Ported
+from porter.passes.ported import Ported, PortedRoot
 from porter.report import equality as report_equality
 from porter.report import proofs as report_proofs
 from porter.report.exits import gate_exit
+from porter.tune.staging import port_plan
 from porter.verify.budget import digest_of
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_if_any, load_case
@@ -243,7 +244,6 @@ def compared_ports(
     """What is proved of the kernels of files that a port changed, and that the compile gate let pass."""
     if not seconds or gate_exit(gated) is not ExitCode.OK:
         return []
-    plan_of = partial(plan_in, session, ported)
     by_path = {g.path: g for g in gated}
     subjects = []
     for root in ported.changed_roots:
@@ -251,8 +251,16 @@ def compared_ports(
         names = [row.entries[0] for row in made.rows]
         entries = [n for n in names if n and n not in made.unchanged and not ported.leaves(function_name(n))]
         unmade = [name for name in made.unmade if not ported.leaves(name)]
-        subjects.append(Subject(Path(root.path), plan_of, entries, unmade))
+        subjects.append(Subject(Path(root.path), partial(_plan_of, session, ported, root), entries, unmade))
     return Comparing(session, seconds, options).compare(subjects)
+
+
+def _plan_of(session: Session, ported: Ported, root: PortedRoot, case: Case | None) -> PortPlan | None:
+    """What a root alone is compiled with, as it is where steps of it are judged: what is known of that is found again.
+    A program may have files of other roots."""
+    if case is None or ported.leaves(case.entry):
+        return plan_in(session, ported, case)
+    return plan_on(case, port_plan(session, ported, root))
 
 
 def unproved(gated: Iterable[Gated], compared: Iterable[Told]) -> list[Diagnostic]:
