@@ -148,6 +148,8 @@ class Comparison:
     stays: set[int] = field(default_factory=set)
     """By how many bytes further on dynamic shared memory may begin for the port to leave the same in its first block at
     the first sizes, where that was looked at alone."""
+    depends: set[int] = field(default_factory=set)
+    """By how many bytes further on the original leaves something else at some size."""
 
     def run(self, chosen: Sequence[Sizes]) -> Equality:
         """Raises PorterError: what binding, porting and compiling raise at the first sizes."""

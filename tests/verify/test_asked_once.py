@@ -33,8 +33,9 @@ from porter.verify.ahead import meanwhile
 from porter.verify.backends import SimBackend
 from porter.verify.builder import BuiltKernel, ToolkitBuilder
 from porter.verify.case import load_case
-from porter.verify.equality import Side, UnknownError, difference_between
+from porter.verify.equality import Equality, Side, UnknownError, difference_between
 from porter.verify.gate import GateOptions
+from porter.verify.moved import at_any_place
 from porter.verify.proof import Claim, prove
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -247,3 +248,24 @@ def test_a_cluster_without_work_asks_for_no_memory() -> None:
     assert bool((contents.shared == contents.undefined).all())
     contents.shared[1, 3] = 7
     assert contents.shared[1, 3] == 7
+
+
+def test_an_original_that_depends_on_where_memory_begins_is_asked_first_at_other_sizes() -> None:
+    asked, why = list[str](), {"original": "it leaves something else", "port": "it leaves something else"}
+
+    def party(program: str) -> Any:
+        def depends(moved: int) -> tuple[str, int | None]:
+            asked.append(program)
+            return why[program], None
+
+        return SimpleNamespace(program=program, flow=None, launched_at=lambda first: launched, depends=depends)
+
+    launched = SimpleNamespace(dynamic_alignment=16)
+    equal, known = Equality("kernel", "equal", ("all",), 128, 0.0), set[int]()
+    both = party("original"), party("port")
+    assert at_any_place(equal, *both, (), known) is equal
+    assert at_any_place(equal, *both, (), known) is equal
+    assert asked == ["port", "original", "original"]
+    why["original"] = ""
+    assert at_any_place(equal, *both, (), known).status == "unknown"
+    assert asked[3:] == ["original", "port"]
