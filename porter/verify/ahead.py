@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from porter.build.port_plan import PortPlan, materialize
 from porter.build.trust import is_granted
@@ -60,6 +61,6 @@ def compilations(
 
     every = [(case, plan, sizes) for case, plan, chosen in asked for sizes in chosen]
     return (
-        [lambda case=case, sizes=sizes: original(case, sizes) for case, _, sizes in every],
-        [lambda case=case, plan=plan, sizes=sizes: port(case, plan, sizes) for case, plan, sizes in every],
+        [partial(original, case, sizes) for case, _, sizes in every],
+        [partial(port, case, plan, sizes) for case, plan, sizes in every],
     )

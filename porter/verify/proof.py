@@ -47,6 +47,9 @@ _NAMED = 4
 """Instantiations that are named."""
 
 
+SizesOf = Callable[[Case], Sequence[Sizes]]
+
+
 @dataclass(frozen=True)
 class Claim:
     """A port of the file `source`. `kernels`, by their names in its text, are those that have to be run; headers are
@@ -257,7 +260,7 @@ def _runs(claim: Claim) -> Iterator[Wanted]:
             yield replace(random, sizes=alone, settings=one)
 
 
-def _further(claim: Claim) -> list[Callable[[Case], Sequence[Sizes]]]:
+def _further(claim: Claim) -> list[SizesOf]:
     """Which other sizes of a case are run, where all that it lists have been."""
 
     def long(case: Case) -> Sequence[Sizes]:
@@ -270,7 +273,7 @@ def _further(claim: Claim) -> list[Callable[[Case], Sequence[Sizes]]]:
         found = half_tiles(case, claim.halved) if claim.halved is not None else None
         return [s for s in found or () if s not in case.all_sizes()]
 
-    further = [long] if claim.plan.changes_turns else []
+    further: list[SizesOf] = [long] if claim.plan.changes_turns else []
     further += [turning] if claim.takes_turns else []
     return further + ([halves] if claim.halved is not None else [])
 
@@ -285,7 +288,8 @@ def _ahead(claim: Claim, cases: Sequence[Case], builder: Builder) -> AbstractCon
     if not claim.dsl or not isinstance(builder, ToolkitBuilder):
         return nullcontext()
     these = [replace(case, include_dirs=(*case.include_dirs, *claim.include_dirs)) for case in cases]
-    every = [Case.all_sizes, *_further(claim), *([partial(_alone, claim)] if claim.takes_over else [])]
+    every: list[SizesOf] = [Case.all_sizes, *_further(claim)]
+    every += [partial(_alone, claim)] if claim.takes_over else []
     asked = [(case, claim.plan.on(case.template, case.launch.grid, case.map_params), sizes_of(case))
              for sizes_of in every for case in these]  # fmt: skip
     return meanwhile(*compilations(builder, asked))
