@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,14 +25,13 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session
 from porter.cli.launched import launches_in_host_code
 from porter.cli.mains import compared_by_main, programs_of
-from porter.cli.porting import plan_in, plan_on
+from porter.cli.porting import plan_in
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.diagnostics.spread import spread
 from porter.passes.ported import Ported, PortedRoot
 from porter.report import equality as report_equality
 from porter.report import proofs as report_proofs
 from porter.report.exits import gate_exit
-from porter.tune.staging import port_plan
 from porter.verify.budget import digest_of
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_if_any, load_case
@@ -256,11 +255,13 @@ def compared_ports(
 
 
 def _plan_of(session: Session, ported: Ported, root: PortedRoot, case: Case | None) -> PortPlan | None:
-    """What a root alone is compiled with, as it is where steps of it are judged: what is known of that is found again.
-    A program may have files of other roots."""
-    if case is None or ported.leaves(case.entry):
-        return plan_in(session, ported, case)
-    return plan_on(case, port_plan(session, ported, root))
+    """Of a port that is written what a root is compiled with, as where steps of it are judged: what is known of that is
+    found again. A program may have files of other roots."""
+    plan = plan_in(session, ported, case)
+    if case is None or plan is None:
+        return plan
+    own = ported.of_root(root)
+    return replace(plan, files={path: text for path, text in plan.files.items() if path in own})
 
 
 def unproved(gated: Iterable[Gated], compared: Iterable[Told]) -> list[Diagnostic]:
