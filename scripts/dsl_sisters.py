@@ -7,6 +7,11 @@ ports of its Hopper examples.
 
 Takes pairs of files, port and sister. For each part of a kernel: the public names of the package that one of both has
 alone; what a file needs to call and measure its kernel is left out. Reads only, compiles nothing.
+
+    PORTER_TRUST=1 python scripts/dsl_sisters.py --layouts dense_gemm.py
+
+Takes originals that have a case beside them, which is traced: whether they get SM100's own layouts of operands where
+`--layouts sm100` asks for them, or what is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +21,11 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from porter.cli.porting import traces_of
+from porter.diagnostics import Code
 from porter.lang.cute_dsl import parse_dsl
+from porter.passes.dsl.port import port_python
+from porter.passes.native.dsl_layouts import NAME, RULE
 from porter.rules.load import own_names
 
 PARTS = {
@@ -70,10 +79,25 @@ def _short(name: str) -> str:
     return name.removeprefix(_PACKAGE).removeprefix("cute.nvgpu.").removeprefix("cute.")
 
 
+def laid_out(original: Path) -> str:
+    """Whether a port of a file lays its operands out as SM100 does, where that is asked for, or why not."""
+    ported = port_python(original, traces=traces_of, steps=(NAME,))
+    if NAME in ported.native:
+        return f"{original.name}: {NAME} ({RULE})"
+    said = [d for d in ported.diagnostics if d.code in (Code.NATIVE_LEFT, Code.IDIOM_LEFT)]
+    why = [f"{d.code.id}, line {d.where.line if d.where else 0}: {d.values['what']}" for d in said]
+    return f"{original.name}: without {NAME} ({RULE}); missing: {'; '.join(why)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layouts", action="store_true", help="originals with cases, which are ported")
     parser.add_argument("files", type=Path, nargs="+", help="port and sister, and further pairs")
-    given: list[Path] = parser.parse_args().files
+    options = parser.parse_args()
+    given: list[Path] = options.files
+    if options.layouts:
+        print("\n".join(map(laid_out, given)))
+        return
     if len(given) % 2:
         parser.error("each port needs its sister")
     for port, sister in zip(given[::2], given[1::2], strict=True):

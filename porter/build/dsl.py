@@ -8,7 +8,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,19 +147,34 @@ def compile_dsl(request: DslRequest, cache: Cache | None = None) -> DslCompiled:
     def called(key: str) -> str:
         return digest([key, json.dumps([body["call"], body["keywords"]], sort_keys=True)])
 
-    key = cache.lookup(command(request.observe), places.full)
-    text = cache.get(key) if key is not None else None
-    if key is None or text is None:
-        key, text = _made(request, body, cache, places, command, called)
-    result = json.loads(text)
-    known = cache.get(called(key))
-    if known is None:
-        again = _run(request, {**body, "host": result["host"]})["launches"]
-        cache.put(called(key), known := json.dumps(again).encode())
+    asked = command(request.observe)
+    with _alone(asked):
+        key = cache.lookup(asked, places.full)
+        text = cache.get(key) if key is not None else None
+        if key is None or text is None:
+            key, text = _made(request, body, cache, places, command, called)
+        result = json.loads(text)
+        known = cache.get(called(key))
+        if known is None:
+            again = _run(request, {**body, "host": result["host"]})["launches"]
+            cache.put(called(key), known := json.dumps(again).encode())
     result["launches"] = json.loads(known)
     result["ptx"] = _with_files(result["ptx"], lambda name: str(places.full(name)))
     result["calls"] = _with_places(result["calls"], lambda name: str(places.full(name)))
     return _compiled(result)
+
+
+_guard = threading.Lock()
+_making: dict[str, threading.Lock] = {}
+
+
+@contextmanager
+def _alone(command: str) -> Iterator[None]:
+    """Who asks for what another thread has the compiler make waits for it, and finds it."""
+    with _guard:
+        lock = _making.setdefault(command, threading.Lock())
+    with lock:
+        yield
 
 
 def _made(

@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from porter.cli.mains import compared_by_main, programs_of
 from porter.cli.porting import plan_in
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.diagnostics.spread import spread
-from porter.passes.ported import Ported
+from porter.passes.ported import Ported, PortedRoot
 from porter.report import equality as report_equality
 from porter.report import proofs as report_proofs
 from porter.report.exits import gate_exit
@@ -243,7 +243,6 @@ def compared_ports(
     """What is proved of the kernels of files that a port changed, and that the compile gate let pass."""
     if not seconds or gate_exit(gated) is not ExitCode.OK:
         return []
-    plan_of = partial(plan_in, session, ported)
     by_path = {g.path: g for g in gated}
     subjects = []
     for root in ported.changed_roots:
@@ -251,8 +250,18 @@ def compared_ports(
         names = [row.entries[0] for row in made.rows]
         entries = [n for n in names if n and n not in made.unchanged and not ported.leaves(function_name(n))]
         unmade = [name for name in made.unmade if not ported.leaves(name)]
-        subjects.append(Subject(Path(root.path), plan_of, entries, unmade))
+        subjects.append(Subject(Path(root.path), partial(_plan_of, session, ported, root), entries, unmade))
     return Comparing(session, seconds, options).compare(subjects)
+
+
+def _plan_of(session: Session, ported: Ported, root: PortedRoot, case: Case | None) -> PortPlan | None:
+    """Of a port that is written what a root is compiled with, as where steps of it are judged: what is known of that is
+    found again. A program may have files of other roots."""
+    plan = plan_in(session, ported, case)
+    if case is None or plan is None:
+        return plan
+    own = ported.of_root(root)
+    return replace(plan, files={path: text for path, text in plan.files.items() if path in own})
 
 
 def unproved(gated: Iterable[Gated], compared: Iterable[Told]) -> list[Diagnostic]:

@@ -128,10 +128,6 @@ class Contents:
     """By opcode and the word of its result the sum of what that is made of, in any order."""
 
     def __post_init__(self) -> None:
-        blocks = len(self.machine.blocks)
-        room = SHARED_LIMIT + SYSTEM_SHARED + self.machine.launched.moved
-        self.shared = np.full((blocks, room), self.undefined, np.uint64)
-        self._tensor = np.full((blocks, LANES, COLUMNS, 4), self.undefined, np.uint64)
         self._registers: dict[Warp, dict[str, Words]] = defaultdict(dict)
         self._waiting: dict[Warp, dict[str, tuple[Tile, Chain]]] = defaultdict(dict)
         """By register the accumulators to which products have been added that nobody has asked for."""
@@ -164,6 +160,16 @@ class Contents:
         """Those in shared memory that warpgroups have found, with the number of their product."""
         self._rows: dict[tuple[Warp, Names], tuple[Words, list[Words]]] = {}
         """Rows of registers that were put together: all of them as one array, and each."""
+
+    @cached_property
+    def shared(self) -> Words:
+        """Some megabytes, which blocks without work do not ask for."""
+        room = SHARED_LIMIT + SYSTEM_SHARED + self.machine.launched.moved
+        return np.full((len(self.machine.blocks), room), self.undefined, np.uint64)
+
+    @cached_property
+    def _tensor(self) -> Words:
+        return np.full((len(self.machine.blocks), LANES, COLUMNS, 4), self.undefined, np.uint64)
 
     def forget(self) -> None:
         """What registers and memory hold has been changed: nothing is known of how it was made."""

@@ -187,6 +187,8 @@ def require_apart(uses: Sequence[GlobalUses], stored: Sequence[Addresses], some_
 
     for index, use in enumerate(uses):
         loaded, own, added = use.bytes_of("load"), changed[index], use.bytes_of("reduction")
+        if not len(loaded) and not len(added):
+            continue
         if np.isin(added, of_others(stored, index)).any():
             at = next(u.user.at for u in use.uses if u.how == "reduction")
             raise UnorderedError("a block adds to what another one stores", at)

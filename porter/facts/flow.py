@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from porter.facts.code import Code, Loop
 from porter.ptx import ast, table
+from porter.ptx.arch import limits
 from porter.ptx.layout import named_in
+from porter.ptx.register_file import entry_registers
 from porter.ptx.unheeded_waits import Ways
 
 
@@ -91,6 +93,21 @@ class Flow:
 
         return Ways(code.code, following, self.uses.__getitem__, self.writes.__getitem__, self.live.__getitem__,
                     code.renamed, self.lost.__contains__)  # fmt: skip
+
+    @cached_property
+    def declared(self) -> list[ast.VarDecl]:
+        """The variables of the module, and the kernel's own."""
+        return [*self.code.module.variables, *declared_in(self.code.entry.body or ())]
+
+    @cached_property
+    def registers_at_start(self) -> int | None:
+        """Those of each thread; None where setmaxnreg moves none."""
+        code = self.code
+        try:
+            chip = limits(code.module.target)
+        except (KeyError, ValueError):
+            return None
+        return entry_registers(code.entry.directives, code.code, chip.registers_per_sm, chip.registers_per_thread)
 
     @cached_property
     def symbols(self) -> frozenset[str]:
@@ -273,3 +290,12 @@ def _common(above: dict[int, int], rank: dict[int, int], one: int, other: int) -
         while rank[other] > rank[one]:
             other = above[other]
     return one
+
+
+def declared_in(body: Sequence[ast.Statement]) -> Iterator[ast.VarDecl]:
+    """What stands in a body, and in blocks of it."""
+    for statement in body:
+        if isinstance(statement, ast.VarDecl):
+            yield statement
+        elif isinstance(statement, ast.Block):
+            yield from declared_in(statement.body)

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from math import prod
 
 from porter.facts.code import Code
-from porter.facts.flow import Flow
+from porter.facts.flow import Flow, declared_in
 from porter.ptx import ast
-from porter.ptx.arch import limits
 from porter.ptx.initial import initial_bytes
 from porter.ptx.layout import DYNAMIC_ALIGNMENT, Layout, Variable, lay_out, named_in
-from porter.ptx.register_file import entry_registers
 from porter.ptx.shared_window import SYSTEM_SHARED
 
 PARAMETERS = 1 << 61
@@ -140,12 +138,7 @@ class Launched:
     @cached_property
     def registers(self) -> int | None:
         """Those of each thread at the start; None where setmaxnreg moves none."""
-        code = self.flow.code
-        try:
-            chip = limits(code.module.target)
-        except (KeyError, ValueError):
-            return None
-        return entry_registers(code.entry.directives, code.code, chip.registers_per_sm, chip.registers_per_thread)
+        return self.flow.registers_at_start
 
     @cached_property
     def _shared(self) -> Layout:
@@ -210,10 +203,9 @@ class Launched:
         """Those of the module that the kernel names, and its own."""
         return [v for v in self._declared if v.space == space and v.name in self.flow.symbols]
 
-    @cached_property
+    @property
     def _declared(self) -> list[ast.VarDecl]:
-        code = self.flow.code
-        return [*code.module.variables, *_declared(code.entry.body or ())]
+        return self.flow.declared
 
 
 def _begun(variable: ast.VarDecl) -> bytes:
@@ -224,12 +216,4 @@ def static_shared(code: Code) -> tuple[int, int]:
     """Bytes of shared variables of a fixed size: of those of the module that a kernel names, and of its own."""
     used = named_in(code.code)
     of_module = sum(v.size for v in code.module.variables if v.space == "shared" and not v.extern and v.name in used)
-    return of_module, sum(v.size for v in _declared(code.entry.body or ()) if v.space == "shared")
-
-
-def _declared(body: Sequence[ast.Statement]) -> Iterator[ast.VarDecl]:
-    for statement in body:
-        if isinstance(statement, ast.VarDecl):
-            yield statement
-        elif isinstance(statement, ast.Block):
-            yield from _declared(statement.body)
+    return of_module, sum(v.size for v in declared_in(code.entry.body or ()) if v.space == "shared")

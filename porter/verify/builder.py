@@ -147,6 +147,10 @@ class ToolkitBuilder:
         module = self._module(compiled.ptx, source, arch)
         return BuiltKernel(arch, compiled.entry, module, compiled.ptx, assembled=self._assembled(compiled.ptx, arch))
 
+    def make(self, problem: Problem, source: Path, arch: str) -> None:
+        """Have the compiler make what `build` is going to ask for, of a case in CuTe DSL. Raises as `build` does."""
+        compile_case(problem, source, self._target if arch == PORT_ARCH else arch)
+
     def _assembled(self, ptx: str, arch: str) -> Callable[[], Assembled]:
         def ask() -> Assembled:
             try:

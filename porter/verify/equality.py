@@ -51,7 +51,7 @@ IN_TURN, LAST_FIRST = Schedule(), Schedule(backward=True)
 """How both are executed, and how else where hazards of the original decide what it leaves."""
 _MOST_HANDED = 3
 """Clusters whose work is handed to one by try_cancel."""
-_ALL_CLUSTERS = 256
+_ALL_CLUSTERS = 1024
 """Clusters that are executed where a port shares work out in another way."""
 
 
@@ -148,6 +148,8 @@ class Comparison:
     stays: set[int] = field(default_factory=set)
     """By how many bytes further on dynamic shared memory may begin for the port to leave the same in its first block at
     the first sizes, where that was looked at alone."""
+    depends: set[int] = field(default_factory=set)
+    """By how many bytes further on the original leaves something else at some size."""
 
     def run(self, chosen: Sequence[Sizes]) -> Equality:
         """Raises PorterError: what binding, porting and compiling raise at the first sizes."""

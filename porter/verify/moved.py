@@ -42,15 +42,24 @@ class Party(NamedTuple):
         return "it leaves something else", found.original if found.port is None else found.port
 
 
-def at_any_place(equality: Equality, original: Party, port: Party, stays: Collection[int] = ()) -> Equality:
+def at_any_place(
+    equality: Equality, original: Party, port: Party, stays: Collection[int] = (), asked: set[int] | None = None
+) -> Equality:
     """What is said of two programs that are equal, unless the port depends on where dynamic shared memory begins and
     its original does not: what an original takes for granted its port may as well. `stays`: how many bytes further on
-    it is known not to."""
+    it is known not to. `asked`: how many bytes further on originals did at other sizes, who are asked first then."""
     moved = moved_by([party.launched_at(_FIRST) for party in (original, port)])
     if equality.status != "equal" or not moved or moved in stays:
         return equality
+    asked = set() if asked is None else asked
+    known = original.depends(moved)[0] if moved in asked else None
+    if known:
+        return equality
     why, at = port.depends(moved)
-    if not why or original.depends(moved)[0]:
+    if not why:
+        return equality
+    if known is None and original.depends(moved)[0]:
+        asked.add(moved)
         return equality
     why = f"the port takes for granted where shared memory begins: {moved} bytes further on {why}"
     place = Place(port.program, port.flow, at)

@@ -5,15 +5,18 @@ checker looks on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from porter.build.entry import function_name, kernel_name
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, Diagnostic, PorterError, Severity
+from porter.verify.ahead import compilations, meanwhile
 from porter.verify.budget import Budget
-from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
+from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel, ToolkitBuilder
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.case_program import Program
 from porter.verify.expr import Number
@@ -22,6 +25,7 @@ from porter.verify.inputs import DEFAULT_FAMILIES
 from porter.verify.known import Known
 from porter.verify.outcome import Verdict
 from porter.verify.problem import Problem
+from porter.verify.proving import Sizes
 from porter.verify.refusals import refusal, told_by_launch_of
 from porter.verify.results import VerifyResult
 from porter.verify.runner import ProgressCall
@@ -41,6 +45,9 @@ _JUDGED = 20.0
 """Seconds of processor time for each part of what PTX says of a case, behind its first size."""
 _NAMED = 4
 """Instantiations that are named."""
+
+
+SizesOf = Callable[[Case], Sequence[Sizes]]
 
 
 @dataclass(frozen=True)
@@ -131,14 +138,15 @@ def prove(
             return Proof(missing="no size of the case at which the last tile is a half, and one at which all are whole")
         if claim.is_wide and (refused := _refused(claim, cases, noting, budget)):
             return Proof(missing=refused)
-        for wanted in _runs(claim):
-            wanted = replace(wanted, budget=budget or Budget(), known=known, runs=runs)
-            # the first run builds all cases: a kernel that none of them runs is known behind it
-            wrong = _wrong(verify_cases(cases, wanted, noting, tell))
-            if wrong:
-                return Proof(missing=wrong)
-            if not claim.dsl and (others := _left_out(claim, noting)):
-                return Proof(missing=others, apart=True)
+        with _ahead(claim, cases, builder):
+            for wanted in _runs(claim):
+                wanted = replace(wanted, budget=budget or Budget(), known=known, runs=runs, until_wrong=True)
+                # the first run builds all cases: a kernel that none of them runs is known behind it
+                wrong = _wrong(verify_cases(cases, wanted, noting, tell))
+                if wrong:
+                    return Proof(missing=wrong)
+                if not claim.dsl and (others := _left_out(claim, noting)):
+                    return Proof(missing=others, apart=True)
     except PorterError as error:
         return Proof(missing=_not_run(error))
     sizes = sum(len(c.all_sizes()) for c in cases)
@@ -233,25 +241,10 @@ def _runs(claim: Claim) -> Iterator[Wanted]:
     def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
         return claim.plan.on(case.template, case.launch.grid, case.map_params), []
 
-    def long(case: Case) -> Sequence[Mapping[str, Number]]:
-        return [found] if (found := long_loop(case)) is not None else []
-
-    def turning(case: Case) -> Sequence[Mapping[str, Number]]:
-        return [found] if (found := many_tiles(case)) is not None else []
-
-    def alone(case: Case) -> Sequence[Mapping[str, Number]]:
-        return [found] if (found := _blocks_of_one(claim, case)) is not None else []
-
     late = Wanted(SimOptions(), sizes=Case.all_sizes, hazards=True, port_of=port_of, include_dirs=claim.include_dirs)
     yield late
-
-    def halves(case: Case) -> Sequence[Mapping[str, Number]]:
-        found = half_tiles(case, claim.halved) if claim.halved is not None else None
-        return [s for s in found or () if s not in case.all_sizes()]
-
-    further = [long] if claim.plan.changes_turns else []
-    further += [turning] if claim.takes_turns else []
-    further += [halves] if claim.halved is not None else []
+    further = _further(claim)
+    alone = partial(_alone, claim)
     for sizes in further:
         yield replace(late, sizes=sizes, families=_exact)
     if claim.takes_over:
@@ -265,6 +258,41 @@ def _runs(claim: Claim) -> Iterator[Wanted]:
         if claim.takes_over:
             one = SimOptions(schedule="random", seed=seed, resident=1)
             yield replace(random, sizes=alone, settings=one)
+
+
+def _further(claim: Claim) -> list[SizesOf]:
+    """Which other sizes of a case are run, where all that it lists have been."""
+
+    def long(case: Case) -> Sequence[Sizes]:
+        return [found] if (found := long_loop(case)) is not None else []
+
+    def turning(case: Case) -> Sequence[Sizes]:
+        return [found] if (found := many_tiles(case)) is not None else []
+
+    def halves(case: Case) -> Sequence[Sizes]:
+        found = half_tiles(case, claim.halved) if claim.halved is not None else None
+        return [s for s in found or () if s not in case.all_sizes()]
+
+    further: list[SizesOf] = [long] if claim.plan.changes_turns else []
+    further += [turning] if claim.takes_turns else []
+    return further + ([halves] if claim.halved is not None else [])
+
+
+def _alone(claim: Claim, case: Case) -> Sequence[Sizes]:
+    """At which sizes one block does the work of all."""
+    return [found] if (found := _blocks_of_one(claim, case)) is not None else []
+
+
+def _ahead(claim: Claim, cases: Sequence[Case], builder: Builder) -> AbstractContextManager[None]:
+    """What runs are going to ask the compiler for, in the order in which they do."""
+    if not claim.dsl or not isinstance(builder, ToolkitBuilder):
+        return nullcontext()
+    these = [replace(case, include_dirs=(*case.include_dirs, *claim.include_dirs)) for case in cases]
+    every: list[SizesOf] = [Case.all_sizes, *_further(claim)]
+    every += [partial(_alone, claim)] if claim.takes_over else []
+    asked = [(case, claim.plan.on(case.template, case.launch.grid, case.map_params), sizes_of(case))
+             for sizes_of in every for case in these]  # fmt: skip
+    return meanwhile(*compilations(builder, asked))
 
 
 def _exact(case: Case) -> Sequence[str]:

@@ -178,7 +178,7 @@ def proofs_of(
             comparison = replace(comparison, budget=Budget.of_work(left), follows=follows)
     equality = comparison.run(compares)
     parties = _party(comparison, "original", first), _party(comparison, "port", first)
-    equality = at_any_place(equality, *parties, comparison.stays)
+    equality = at_any_place(equality, *parties, comparison.stays, comparison.depends)
     other = replace(comparison, schedule=LAST_FIRST, show=lambda *_: Shown("nothing"), _answers={})
     equality = with_proofs(equality, found, reorders, partial(other.run, compares))
     return replace(found, equality=replace(equality, counts=counts if equality.status == "equal" else ()))

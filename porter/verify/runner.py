@@ -59,7 +59,8 @@ class VerifyOptions:
     is run on. `under` gives a backend with a schedule of that name: an original that is wrong is run on others, to tell
     a race from a wrong result. `budget`: how long new rows are begun, and those that there are. `known`: rows that were
     made before in this process, to which others are added; `runs`: the same of single runs.
-    `inputs`: what inputs are drawn from, where that is not `seed`, from which schedules are."""
+    `inputs`: what inputs are drawn from, where that is not `seed`, from which schedules are. `until_wrong`: nothing is
+    run behind a row that is not good."""
 
     families: Sequence[str] | None = None
     sizes: Sequence[Mapping[str, Number]] = ({},)
@@ -75,6 +76,7 @@ class VerifyOptions:
     known: Known | None = None
     runs: Runs | None = None
     inputs: int | None = None
+    until_wrong: bool = False
 
     @property
     def of_inputs(self) -> int:
@@ -108,7 +110,10 @@ def verify(
     session = _Session(case, port, builder, backend, options)
     for i, (problem, families) in enumerate(zip(problems, chosen, strict=True)):
         rows += session.size(problem, families, first=i == 0)
-    left_out = [*options.further.left_out, *_run_further(session, asked, rows)]
+        if session.is_over(rows):
+            break
+    further = [] if session.is_over(rows) else _run_further(session, asked, rows)
+    left_out = [*options.further.left_out, *further]
     return VerifyResult(
         rows=tuple(rows),
         backend=backend.name,
@@ -153,6 +158,10 @@ class _Session:
         self.left_out: list[tuple[str, str]] = []
         self._first: First | None = None
 
+    def is_over(self, rows: Sequence[Row]) -> bool:
+        """Whether nobody asks for more than these rows."""
+        return self.options.until_wrong and not all(row.verdict in _GOOD for row in rows)
+
     def size(self, problem: Problem, families: Sequence[Family], first: bool = False) -> list[Row]:
         """The rows of one size; the first one's also under other schedules."""
         self._tell(problem, "building")
@@ -160,8 +169,12 @@ class _Session:
             programs = self._programs(problem)
         except PorterError as error:
             return [self._refused(problem, f, error) for f in families]
-        made = (self._family(problem, f, programs, check=i == 0) for i, f in enumerate(families))
-        rows = [row for row in made if row is not None]
+        rows: list[Row] = []
+        for i, one in enumerate(families):
+            made = self._family(problem, one, programs, check=i == 0)
+            rows += [made] if made is not None else []
+            if self.is_over(rows):
+                break
         if families:
             rows = self._with_second(rows, problem, families[0], programs)
         family = self._scheduled(families) if first else None

@@ -27,6 +27,7 @@ from porter.verify.hazards import usual_level
 from porter.verify.known import Known
 from porter.verify.launching import ported_case
 from porter.verify.oracle import require_trusted
+from porter.verify.outcome import Verdict
 from porter.verify.prepare import PortOf
 from porter.verify.proved import CaseProofs, prove_case
 from porter.verify.record import ReplayBackend, load
@@ -49,7 +50,7 @@ class Wanted:
     hide the others. `known`: rows that are taken as they are, to which others are added; `runs`: the same of single
     runs. `inputs`: what inputs are drawn from, None for the seed of the settings. `prove_seconds`: how long the
     synchronization of each program is proved on its PTX; 0: not at all. `again`: the first size is run under other
-    schedules, too."""
+    schedules, too. `until_wrong`: nothing is run behind what is not right."""
 
     settings: SimOptions
     backend: str = "sim"
@@ -68,6 +69,7 @@ class Wanted:
     inputs: int | None = None
     prove_seconds: float = 0
     again: bool = True
+    until_wrong: bool = False
 
     def families_of(self, case: Case) -> Sequence[str] | None:
         """None: all that apply."""
@@ -101,6 +103,8 @@ def verify_cases(
                 coverage += found.coverage
                 proofs += found.proofs
             errors += left
+            if wanted.until_wrong and not all(row.verdict in (Verdict.CLEAN, Verdict.REVIEW) for row in rows):
+                break
         except PorterError as error:
             if not wanted.all_named:
                 raise
@@ -179,6 +183,7 @@ class _Sweep:
             known=wanted.known,
             runs=wanted.runs,
             inputs=wanted.inputs,
+            until_wrong=wanted.until_wrong,
         )
         return (
             replace(options, further=further_sizes(case), larger=case if case.recorded is None else None)

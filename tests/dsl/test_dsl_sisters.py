@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import pytest
 from scripts_loaded import script
 
 PORT = """import cutlass
@@ -43,3 +45,17 @@ def test_names_that_one_of_both_has_alone(tmp_path: Path) -> None:
     port.write_text(PORT)
     sister.write_text(SISTER)
     assert "\n".join(script("scripts/dsl_sisters.py").table(port, sister)) == EXPECTED
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("is_attribute", [False, True])
+def test_layouts_of_a_file_or_what_they_lack(is_attribute: bool, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PORTER_TRUST", "1")
+    shutil.copytree(Path(__file__).parents[2] / "corpus" / "dsl_gemm", tmp_path / "dsl_gemm")
+    path = tmp_path / "dsl_gemm" / "dsl_gemm.py"
+    said = script("scripts/dsl_sisters.py").laid_out
+    if is_attribute:
+        path.write_text(path.read_text().replace("tiled_mma = sm90", "tiled_mma = self.mma = sm90", 1))
+        assert said(path).startswith("dsl_gemm.py: without sm100-layouts (PTR592); missing: PT25")
+    else:
+        assert said(path) == "dsl_gemm.py: sm100-layouts (PTR592)"
