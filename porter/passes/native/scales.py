@@ -52,11 +52,7 @@ _MOST_TURNS = 4096
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
-    """The edits of the step, for all accumulators whose sums are promoted.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all accumulators whose sums are promoted."""
     changes = Changes(context, RULE)
     found = promotions(context, moves, changes, context.accumulators.accumulators, Scaled)
     _only_these(context, found)
@@ -206,9 +202,9 @@ class Scaled(Promotion):
 
     def _one(self, node: Node, turn: dict[str, int]) -> tuple[int, tuple[_Factor, ...], str]:
         """The element, its factors and the array of `sum[i] += partial[i] * scale`, in one turn of the loops."""
-        left, value = self._assigned(node)
+        left, values = self._assigned(node)
         mine, factors = None, []
-        for leaf in self._product(value, turn):
+        for leaf in (leaf for value in values for leaf in self._product(value, turn)):
             element = take_apart(self.function, leaf)
             if element is not None and self.accumulator.home.is_named_by(self.function, element):
                 if mine is not None:
@@ -223,8 +219,8 @@ class Scaled(Promotion):
             raise self.left(node, "an addition of all elements, each to one of its own")
         return self._place(node, mine.subscripts, turn), tuple(factors), target.name
 
-    def _assigned(self, node: Node) -> tuple[Node, Node]:
-        """The sum, and what is added to it."""
+    def _assigned(self, node: Node) -> tuple[Node, Sequence[Node]]:
+        """The sum, and factors of what is added to it."""
         function = self.function
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         operator = node.child_by_field_name("operator")
@@ -232,18 +228,18 @@ class Scaled(Promotion):
             raise self.left(node, self._nothing_else())
         right = _inner(right)
         if function.text(operator) == "+=":
-            return left, right
+            return left, [right]
         mine = _tight(function.text(left))
         if function.text(operator) == "=" and right.type == "binary_expression":
             parts = [right.child_by_field_name(n) for n in ("left", "right")]
             if function.text(right.children[1]) == "+":
                 for part, other in (parts, parts[::-1]):
                     if part is not None and other is not None and _tight(function.text(part)) == mine:
-                        return left, other
+                        return left, [other]
         if function.text(operator) == "=" and right.type == "call_expression" and self._is_called(right, _FUSED):
             listed = arguments(right)
             if len(listed) == 3 and _tight(function.text(listed[2])) == mine:
-                return left, right
+                return left, listed[:2]
         raise self.left(node, self._nothing_else())
 
     def _product(self, node: Node, turn: dict[str, int]) -> Iterator[Node]:
@@ -252,8 +248,8 @@ class Scaled(Promotion):
         if node.type == "binary_expression" and self.function.text(node.children[1]) == "*":
             for name in ("left", "right"):
                 yield from self._product(node.child_by_field_name(name) or node, turn)
-        elif node.type == "call_expression" and self._is_called(node, (*_MULTIPLIES, *_FUSED)):
-            for argument in arguments(node)[:2]:
+        elif node.type == "call_expression" and self._is_called(node, _MULTIPLIES):
+            for argument in arguments(node):
                 yield from self._product(argument, turn)
         elif node.type == "conditional_expression" and self._names_any(node, turn):
             condition = node.child_by_field_name("condition")
