@@ -49,10 +49,6 @@ class Proposal:
     permuted: tuple[Edit, ...] = ()
 
 
-def title(function: Function) -> Span:
-    return function.name_span or function.span(function.body)
-
-
 def written_over(context: PortContext, edits: Sequence[Edit]) -> Span | None:
     """The first of some edits where another step of the port writes."""
     written = [e for of_rule in context.edits.values() for e in of_rule]

@@ -123,7 +123,7 @@ def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missi
         for statement in function.asm:
             if id(function) in mine and _PHYSICAL.search(statement.template.replace("%%", "%")):
                 yield Missing(function, statement.span, "asm reads which warp of the CTA a thread is in")
-    at = kernel.name_span or kernel.span(kernel.body)
+    at = kernel.head
     for file in program.sources.files.values():
         if _READ.search(file.lexed.code):
             yield Missing(kernel, at, "a function that reads the registers of a thread is not renamed")

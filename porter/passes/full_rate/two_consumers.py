@@ -18,7 +18,7 @@ from porter.model.scopes import Variable, resolve
 from porter.model.threads import Threads
 from porter.passes.context import PortContext
 from porter.passes.full_rate.missing import Missing
-from porter.passes.full_rate.proposing import Proposal, narrow, of_mmas, of_sources, title, written_over
+from porter.passes.full_rate.proposing import Proposal, narrow, of_mmas, of_sources, written_over
 from porter.passes.full_rate.renaming import rename
 from porter.passes.full_rate.turns import turns
 from porter.passes.needs import Common
@@ -90,12 +90,12 @@ def _of_consumers(context: PortContext, common: Common, first: int, kernel: Kern
     """What keeps the two warpgroups of a kernel from one MMA, where those of the file begin with `first`."""
     function, threads = kernel.function, (first + 2) * WARPGROUP
     if whole := of_sources(context, common, kernel) or _of_kernel(first, kernel):
-        yield Missing(function, title(function), whole)
+        yield Missing(function, function.head, whole)
         return
     for size in sorted(launch_sizes(context.program, function)):
         if size < threads:
             what = f"a launch gives its blocks {size} threads, and both consumers take {threads}"
-            yield Missing(function, title(function), what)
+            yield Missing(function, function.head, what)
 
 
 def _of_kernel(first: int, kernel: Kernel) -> str:

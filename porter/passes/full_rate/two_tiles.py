@@ -7,7 +7,7 @@ from porter.model.kernels import Kernel
 from porter.model.mentions import Mentions
 from porter.passes.context import PortContext
 from porter.passes.full_rate.missing import Missing
-from porter.passes.full_rate.proposing import Proposal, narrow, of_mmas, of_sources, title, written_over
+from porter.passes.full_rate.proposing import Proposal, narrow, of_mmas, of_sources, written_over
 from porter.passes.full_rate.tiles import TILES, Tiles
 from porter.passes.moves import Moves
 from porter.passes.needs import Common
@@ -57,4 +57,4 @@ def _alone(context: PortContext, common: Common, kernel: Kernel) -> Missing | No
     what = of_sources(context, common, kernel)
     if not what and kernel.roles.value is None:
         what = "how many warpgroups run its MMAs is not known"
-    return Missing(kernel.function, title(kernel.function), what) if what else None
+    return Missing(kernel.function, kernel.function.head, what) if what else None

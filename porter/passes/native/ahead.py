@@ -28,28 +28,21 @@ NAME = "ahead"
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
-    """The edits of the step, for all kernels.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels."""
     changes = Changes(context, RULE)
+    first = Place(context.kernels[0].function, context.kernels[0].function.body)
     if context.helpers.sync_in_wait:
-        function = context.kernels[0].function
-        raise Left(function, function.span(function.body), "wgmma.fence ahead of each batch")
+        raise first.left("wgmma.fence ahead of each batch")
     if context.helpers.tracked:
-        function = context.kernels[0].function
-        raise Left(function, function.span(function.body), "where sums are read and written")
+        raise first.left("where sums are read and written")
     rings = []
     done: set[int] = set()
     for kernel in context.kernels:
         product = _product(context, kernel, moves)
+        product.check()
         if product.loop.id not in done:
             done.add(product.loop.id)
-            product.check()
             _Ahead(product).write(changes)
-        else:
-            product.check()
         rings.append(product.in_flight)
     context.helpers.ring = max(context.helpers.ring, *rings)
     context.batches = replace(context.batches, ring=context.helpers.ring)
@@ -167,13 +160,8 @@ class _Ahead:
         pad = self.context.indent(function, function.span(self.moved[0]))
         for statement in (s for s in self.kept if self.product.stays(s)):
             raise self._left(statement, "that registers of the first product are declared ahead of it")
-        lines = text.replace("\r\n", "\n").split("\n")
-        found = []
-        for line in lines:
-            if not line.strip():
-                continue
-            found.append(inner + (line[len(pad) :] if line.startswith(pad) else line.lstrip()))
-        return found
+        lines = (line for line in text.replace("\r\n", "\n").split("\n") if line.strip())
+        return [inner + (line[len(pad) :] if line.startswith(pad) else line.lstrip()) for line in lines]
 
     def _without(self, changes: Changes) -> None:
         """What is issued ahead leaves the turn, but for declarations that the rest of it reads."""

@@ -32,11 +32,7 @@ SHARED_OUT = f"registers of one block: the step {NAME} shares out those of {BLOC
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
-    """The edits of the step, for all kernels.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels."""
     changes = Changes(context, RULE)
     for kernel in context.kernels:
         _Blocks(context, kernel, changes).take()

@@ -53,11 +53,7 @@ _DEEPEST = 4
 
 
 def take(context: PortContext) -> Changes:
-    """The edits of the step, for all kernels.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels."""
     changes = Changes(context, RULE)
     for kernel in context.kernels:
         _BulkStore(context, kernel, changes).take()

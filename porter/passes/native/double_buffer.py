@@ -15,11 +15,7 @@ BUFFERS = 2
 
 
 def take(context: PortContext, found: list[Pipelined]) -> Changes:
-    """The step for all kernels. The helpers alone are others: a tile's accumulator is the one whose turn it is.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The step for all kernels. The helpers alone are others: a tile's accumulator is the one whose turn it is."""
     for kernel in found:
         if not context.helpers.tiles and not in_loop(kernel.first, kernel.function):
             raise kernel.begin.left("a next tile: a block has one")

@@ -5,13 +5,12 @@ to do, with a copy of what leads the consumers to their MMAs; they wait for the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tree_sitter import Node
 
-from porter.lang.cuda import above
+from porter.lang.cuda import above, inside
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.pipeline.operations import Operation
@@ -23,7 +22,7 @@ from porter.passes.context import PortContext, qualified
 from porter.passes.native import release
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
-from porter.passes.native.sites import Changes, Left, Place, prefix, statement_of, written
+from porter.passes.native.sites import Changes, Place, prefix, statement_of, written
 from porter.passes.native.slicing import BLOCKS, Level, Slice
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
@@ -36,32 +35,24 @@ from porter.steps import step as steps
 RULE = "PTR192"
 NAME = "mma-thread"
 OWN_THREAD = "a thread of its own that issues the MMAs"
+_CHOICES = (*LOOPS, "if_statement", "conditional_expression", "switch_statement")
 WORK = ("copy", "arrive", "arrive_tx", "expect_tx", "wait", "mma", "store")
 
 
-class Tiles(Protocol):
+@dataclass(frozen=True)
+class Tiles:
     """What stands around the thread's part of a tile, where its CTA goes on with tiles of others: lines in front of the
     loop over these, those that it begins with, and statements that stand in neither. `said` is a line of the part as
     it stands there."""
 
-    @property
-    def ahead(self) -> Sequence[str]: ...
-
-    @property
-    def head(self) -> Sequence[str]: ...
-
-    @property
-    def carried(self) -> frozenset[int]: ...
-
-    def said(self, line: str) -> str: ...
+    ahead: Sequence[str]
+    head: Sequence[str]
+    carried: frozenset[int]
+    said: Callable[[str], str]
 
 
 def take(context: PortContext, found: list[Pipelined], tiles: Sequence[Tiles] = ()) -> Changes:
-    """The edits of the step, for all kernels; `tiles`: of each the loop over tiles that stands around it then.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels; `tiles`: of each the loop over tiles that stands around it then."""
     changes = Changes(context, RULE)
     loops: Sequence[Tiles | None] = tiles or [None] * len(found)
     moves = [Move(kernel, changes, loop) for kernel, loop in zip(found, loops, strict=True)]
@@ -76,11 +67,7 @@ def take(context: PortContext, found: list[Pipelined], tiles: Sequence[Tiles] = 
 
 
 def moved(kernel: Pipelined) -> Move:
-    """What the thread of its own takes over, with nothing changed.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """What the thread of its own takes over, with nothing changed."""
     move = Move(kernel, Changes(kernel.context, RULE))
     move.find()
     return move
@@ -108,10 +95,8 @@ class Move:
         if self.function is not kernel.kernel.function:
             raise kernel.begin.left("MMAs in the kernel itself, or in functions that get its accumulators")
         at, self.warp = self._place()
-        roles = kernel.kernel.roles
-        issuer = roles.first * WARPGROUP
         self.range = self._with_waits()
-        self.slice = Slice(kernel, self.range, at, issuer)
+        self.slice = Slice(kernel, self.range, at, kernel.kernel.roles.first * WARPGROUP)
         return at
 
     def take(self) -> None:
@@ -129,11 +114,8 @@ class Move:
         ahead = [n for n in block.named_children if n.start_byte < kernel.first.start_byte]
         waits = [s.node for o in kernel.walk.operations if o.kind == "wait" and self._fills(o.barrier)
                  for s in o.sites if s.frame.function is self.function]  # fmt: skip
-        found = kernel.range
-        for index, node in enumerate(ahead):
-            if any(node.start_byte <= w.start_byte and w.end_byte <= node.end_byte for w in waits):
-                found = [*ahead[index:], *kernel.range]
-                break
+        first = next((i for i, node in enumerate(ahead) if any(inside(node, w) for w in waits)), len(ahead))
+        found = [*ahead[first:], *kernel.range]
         while found[0].prev_named_sibling is not None and found[0].prev_named_sibling.type == "comment":
             comment = found[0].prev_named_sibling
             if comment.end_point[0] + 1 != found[0].start_point[0] or not self._own_line(comment):
@@ -151,20 +133,15 @@ class Move:
 
     # --- Where it goes
 
-    def _loads(self) -> list[Operation]:
-        """Operations that bring stages."""
-        return [o for o in self.kernel.walk.operations if o.kind == "copy"]
-
     def _is_work(self, operation: Operation) -> bool:
         """Whether a warp with an operation has something to do."""
-        ahead = operation.kind in WORK and operation.kind != "copy" and self.kernel.is_ahead(operation)
-        return operation.kind in WORK and not ahead
+        return operation.kind in WORK and (operation.kind == "copy" or not self.kernel.is_ahead(operation))
 
     def _place(self) -> tuple[Node, int]:
         """The statement in front of which the thread's part goes, and its warp: a warp that comes to where stages are
         loaded and does nothing there, as in the rest of the kernel."""
         kernel = self.kernel
-        copies = self._loads()
+        copies = [o for o in kernel.walk.operations if o.kind == "copy"]
         if not copies:
             raise kernel.begin.left("a warp that loads stages by TMA")
         busy = set(kernel.consumers)
@@ -174,11 +151,8 @@ class Move:
         site = next((s for s in copies[0].sites if s.frame.function is self.function), None)
         if site is None:
             raise kernel.begin.left("loads of stages in the kernel itself")
-        node: Node | None = site.node
-        while node is not None and node.parent is not None and node.parent.id != self.function.body.id:
-            node = node.parent
-            block = node.parent
-            if block is None or block.type != "compound_statement" or in_loop(node, self.function):
+        for node in above(site.node, self.function.body):
+            if node.parent is None or node.parent.type != "compound_statement" or in_loop(node, self.function):
                 continue
             there = kernel.who.runs(prefix(copies[0], self.function, node)).threads
             if there is None:
@@ -222,13 +196,9 @@ class Move:
             source = self.function.file.source
             start = source.rfind(b"\n", 0, end) + 1
             alone = not source[start:end].strip()
-            text = (
-                f"{pad}{self.names.warpgroup}.give_back();\n"
-                if alone
-                else f"\n{pad}{self.names.warpgroup}.give_back();\n{outer}"
-            )
+            text = f"{pad}{self.names.warpgroup}.give_back();\n"
             at = start if alone else end
-            self.changes.replace(self.function, Span(at, at), text)
+            self.changes.replace(self.function, Span(at, at), text if alone else f"\n{text}{outer}")
         for level in self.slice.levels[1:]:
             for statement in level.statements:
                 self._gone(level, statement)
@@ -301,9 +271,7 @@ class Move:
             return
         carried = self.tiles.carried if self.tiles is not None else frozenset()
         shown = [n for n in self.slice.shows(level) if n.id not in carried]
-        clears = self._clears(level)
-        if level.node.type in BLOCKS:
-            shown = sorted([*shown, *clears, *self._declaring(level)], key=lambda n: n.start_byte)
+        shown = sorted([*shown, *self._clears(level), *self._declaring(level)], key=lambda n: n.start_byte)
         last = index == len(levels) - 1
         middle = self.range[0] if last else level.inner
         for node in (n for n in shown if n.start_byte < middle.start_byte):
@@ -344,11 +312,9 @@ class Move:
         tiles = ", ".join(self.names.tile(a) for a in self.kernel.accumulators)
         state = self.names.warpgroup
         yield f"{pad}{state}.begin({tiles});"
-        function = self.function
         for node in self.range:
             yield from self._pragma(node, pad)
             yield from self._lines(node, pad)
-        del function
         yield f"{pad}{state}.end({tiles});"
 
     def _lines(self, node: Node, pad: str) -> Iterator[str]:
@@ -443,11 +409,7 @@ class Move:
         assert block is not None
         for operation in self.kernel.multiplies:
             chain = [n for s in operation.sites for n in above(s.node, s.frame.function.body)]
-            own = [n for n in chain if n.start_byte > block.start_byte or n.end_byte < block.end_byte]
-            inside = [n for n in own if not (n.start_byte <= block.start_byte and block.end_byte <= n.end_byte)]
-            if not any(
-                n.type in (*LOOPS, "if_statement", "conditional_expression", "switch_statement") for n in inside
-            ):
+            if not any(n.type in _CHOICES for n in chain if not inside(n, block)):
                 return False
         return True
 
@@ -469,6 +431,3 @@ STEP = steps.Step(
     beside={"scales": "MMAs that consumers issue: these hand the tensor core the scales of their rows"},
     follows=("raster",),
 )  # fmt: skip
-
-
-__all__ = ["NAME", "RULE", "Left", "take"]

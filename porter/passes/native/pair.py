@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import above, find
 from porter.lang.text import Span
 from porter.model.functions import Function, Style
 from porter.model.pipeline.facts import HostLaunch
@@ -57,22 +57,14 @@ class Side:
 
 
 def ahead(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
-    """What other steps have to find: a kernel that is run for half of a product, by pairs.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """What other steps have to find: a kernel that is run for half of a product, by pairs."""
     changes = Changes(context, RULE)
     Pair(_only(found), changes, launch).ahead()
     return changes
 
 
 def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
-    """The rest of the step, behind that which gives MMAs a thread of their own.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The rest of the step, behind that which gives MMAs a thread of their own."""
     changes = Changes(context, RULE)
     Pair(_only(found), changes, launch).take()
     context.helpers.paired = True
@@ -111,7 +103,7 @@ class Pair:
         self.program = self.kernel.program
         self.constants = self.kernel.constants
         self.move = mma_thread.moved(self.kernel)
-        self.loads = self._unused("loads")
+        self.loads = self.program.unused("loads")
         self._sums()
         self._alone()
         self.sides = self._sides()
@@ -165,17 +157,9 @@ class Pair:
         if not all(sizes) or sizes[0] == sizes[1]:
             raise kernel.begin.left("rows and columns of the product as parameters of the kernel")
         rows, columns = LANES, max(self.n)
-        return (Side(sizes[0], index, mine[0], rows, self._half(sizes[0])),
-                Side(sizes[1], index, mine[1], columns, self._half(sizes[1])))  # fmt: skip
-
-    def _half(self, size: str) -> str:
-        return self._unused(f"half_{size.lower()}")
-
-    def _unused(self, name: str) -> str:
-        taken = self.program.identifiers()
-        while name in taken:
-            name += "_"
-        return name
+        halves = [self.program.unused(f"half_{size.lower()}") for size in sizes]
+        return (Side(sizes[0], index, mine[0], rows, halves[0]),
+                Side(sizes[1], index, mine[1], columns, halves[1]))  # fmt: skip
 
     # --- The kernel, for half of a product
 
@@ -189,13 +173,11 @@ class Pair:
             text = self.function.text(name)
             if text not in names or region.contains(self.function.span(name)):
                 continue
-            self.changes.replace(self.function, self.function.span(name), names[self.function.text(name)].half)
+            self.changes.replace(self.function, self.function.span(name), names[text].half)
             first = name if first is None or name.start_byte < first.start_byte else first
         if first is None:
             raise self.kernel.begin.left("that the number of tiles follows from the size of the product")
-        top = first
-        while top.parent is not None and top.parent.id != self.function.body.id:
-            top = top.parent
+        top = [first, *above(first, self.function.body)][-1]
         rows, columns = self.sides
         text = emit.lines(
             "pair_halves",
@@ -293,13 +275,10 @@ class Pair:
         for side in self.sides:
             for copy in side.copies:
                 site = next(s for s in copy.sites if s.frame.function is self.function)
-                node, outer = site.node, None
-                while node.parent is not None and node.id != self.function.body.id:
-                    outer = node if node.type in LOOPS else outer
-                    node = node.parent
-                if outer is None:
+                around = [n for n in above(site.node, self.function.body) if n.type in LOOPS]
+                if not around:
                     raise Place(self.function, site.node).left("loads in a loop")
-                loops[outer.id] = outer
+                loops[around[-1].id] = around[-1]
         if len(loops) != 1:
             raise self.kernel.begin.left("one loop over tiles that loads")
         loop = next(iter(loops.values()))
@@ -348,10 +327,7 @@ class Pair:
     def _tile_variable(self, side: Side) -> tuple[str, int]:
         """The variable that a consumer has for the tile's place among rows or columns, and how many of them it
         counts."""
-        copy = side.copies[0]
-        found: set[tuple[str, int]] = set()
-        for one in side.copies:
-            found.add(self._factor(one, one.coords[side.index]))
+        copy, found = side.copies[0], {self._factor(one, one.coords[side.index]) for one in side.copies}
         if len(found) != 1:
             raise path_of(copy)[0].left("one variable that says which tile is loaded")
         name, factor = next(iter(found))
@@ -438,9 +414,7 @@ class Pair:
         """The kernel is one of clusters of two."""
         source = self.function.file.source
         whole = self.function.span(self.function.node)
-        at = source.find(b"__global__", max(0, whole.start - 200), self.function.span(self.function.body).start)
-        while (more := source.find(b"__global__", at + 1, self.function.span(self.function.body).start)) >= 0:
-            at = more
+        at = source.rfind(b"__global__", max(0, whole.start - 200), self.function.span(self.function.body).start)
         if at < 0:
             raise self.kernel.begin.left("`__global__` of the kernel")
         end = at + len(b"__global__")
@@ -470,6 +444,3 @@ STEP = Step(
     beside={"tiles": "tiles that are a number of CTAs apart: these are handed out one by one"},
     follows=("double-buffer",), rebuilds=(mma_thread.NAME, "double-buffer"), cost=True,
 )  # fmt: skip
-
-
-__all__ = ["BLOCK", "CTAS", "NAME", "RULE", "Pair", "Side", "ahead", "take"]

@@ -185,9 +185,12 @@ class Part:
             raise self._left(at, f"that `{variable.name}` counts stages from 0, one by one")
         self.counter = Counter(loop, variable.name, self.function.text(kind))
 
-    def pattern(self, passed: str) -> tuple[re.Pattern[str], str] | None:
-        """What stands for the count in a turn, and what does so across tiles."""
-        return None if self.counter is None else (_pattern(self.counter.name), passed)
+    def counted(self, line: str, passed: str) -> str:
+        """A line with what counts stages across tiles, in place of the count of which a round is taken."""
+        if self.counter is None:
+            return line
+        name = re.escape(self.counter.name)
+        return re.sub(rf"(?<![\w.>])(?<!->){name}\b(?=\s*(?:%|/(?![/*])|&(?!&)|>>))", passed, line)
 
     def count(self, changes: Changes, passed: str) -> None:
         """Count the stages of all tiles: what follows from those of one follows from that."""
@@ -209,8 +212,8 @@ class Part:
         if self.counter is not None:
             body = self.counter.loop.child_by_field_name("body")
             assert body is not None
-            text = self.function.text
-            yield from (n for n in find(body, "identifier") if text(n) == self.counter.name and _is_turn(text, n))
+            named = (n for n in find(body, "identifier") if self.function.text(n) == self.counter.name)
+            yield from filter(_is_turn, named)
 
     # --- What follows from the place
 
@@ -239,14 +242,8 @@ class Part:
         return found
 
 
-def _pattern(name: str) -> re.Pattern[str]:
-    """A count of which a round is taken."""
-    return re.compile(rf"(?<![\w.>])(?<!->){re.escape(name)}\b(?=\s*(?:%|/(?![/*])|&(?!&)|>>))")
-
-
-def _is_turn(text: object, node: Node) -> bool:
+def _is_turn(node: Node) -> bool:
     above = node.parent
-    if above is None or above.type != "binary_expression":
-        return False
-    left, operator = above.child_by_field_name("left"), above.child_by_field_name("operator")
+    left = above.child_by_field_name("left") if above is not None and above.type == "binary_expression" else None
+    operator = above.child_by_field_name("operator") if above is not None else None
     return left is not None and left.id == node.id and operator is not None and operator.type in _ROUNDS

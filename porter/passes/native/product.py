@@ -10,10 +10,10 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import inside
+from porter.lang.cuda import above, inside
 from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Kind, events_of
-from porter.model.functions import Function, Style
+from porter.model.functions import Style
 from porter.model.kernels import Kernel
 from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.rings import split_index
@@ -72,9 +72,9 @@ class Product:
 
     def _why(self, loads: Sequence[Node], mine: Sequence[Node]) -> str:
         """What keeps a product whose results are not read in the block of a loop around its MMAs."""
-        around = [n for load in loads for n in _loops_around(load, self.function)]
-        if any(inside(loop, n) for loop in around for n in mine):
-            some = [loop for loop in around if any(inside(loop, n) for n in mine)]
+        around = [n for load in loads for n in above(load, self.function.body) if n.type in LOOPS]
+        some = [loop for loop in around if any(inside(loop, n) for n in mine)]
+        if some:
             if not all(inside(some[0], n) for n in mine):
                 return "all MMAs of the first product in one loop, in the turn that reads them"
             if any(self._is_other(e) for e in self._events if inside(some[0], e.node)):
@@ -125,10 +125,7 @@ class Product:
     # --- Facts
 
     def check(self) -> None:
-        """
-        Raises:
-            Left: a fact is missing.
-        """
+        """Look at what has to hold for it to be issued a turn ahead."""
         if self.function.style not in (Style.KERNEL, Style.DEVICE):
             raise self._left(self.function.body, "a product that a kernel or a function issues, no method or macro")
         home = self.accumulator.home
@@ -148,9 +145,8 @@ class Product:
     def _batches(self) -> None:
         """How many batches a turn commits."""
         behind = self.events_in(self.rest, Kind.COMMIT)
-        for event in behind:
-            if (loop := loop_around(event.node, self.body)) is not None:
-                raise self._left(loop, "how many batches a turn commits")
+        for loop in filter(None, (loop_around(event.node, self.body) for event in behind)):
+            raise self._left(loop, "how many batches a turn commits")
         self.in_flight = 1 + len(behind)
 
     def _kept(self) -> None:
@@ -159,24 +155,12 @@ class Product:
         for statement in self.moved:
             if statement.type != "declaration":
                 continue
-            if self.stays(statement):
-                self.kept.append(statement)
-                continue
             later = [v for node in (*self.done, *self.rest) for _, v in self.next.reads(node)]
-            if any(v.declaration is not None and v.declaration.id == statement.id for v in later):
+            named = any(v.declaration is not None and v.declaration.id == statement.id for v in later)
+            if named or self.stays(statement):
                 self.kept.append(statement)
 
     def _is_in(self, operation: Operation, statements: Sequence[Node]) -> bool:
         return any(
             s.frame.function is self.function and any(inside(n, s.node) for n in statements) for s in operation.sites
         )
-
-
-def _loops_around(node: Node, function: Function) -> list[Node]:
-    found = []
-    above = node.parent
-    while above is not None and above.id != function.body.id:
-        if above.type in LOOPS:
-            found.append(above)
-        above = above.parent
-    return found

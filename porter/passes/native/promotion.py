@@ -46,11 +46,7 @@ _OTHER_LOOPS = ("lambda_expression",)
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
-    """The edits of the step, for all accumulators whose sums are promoted.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all accumulators whose sums are promoted."""
     changes = Changes(context, RULE)
     for one in promotions(context, moves, changes, context.accumulators.accumulators, Promotion):
         one.take()

@@ -33,11 +33,7 @@ _ORDER = "a tile's row and column by the grid, or as quotient and remainder of i
 
 
 def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
-    """The edits of the step, for all kernels.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels."""
     changes = Changes(context, RULE)
     for kernel in found:
         check_alone(kernel, launch)

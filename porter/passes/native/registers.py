@@ -27,11 +27,7 @@ NAME = "registers"
 
 
 def take(context: PortContext, least: int) -> Changes:
-    """The edits of the step, for all kernels: warps that give registers back keep `least`.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels: warps that give registers back keep `least`."""
     changes = Changes(context, RULE)
     for kernel in context.kernels:
         shares_of(context.program, kernel).give(changes, least)

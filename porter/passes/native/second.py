@@ -4,13 +4,12 @@ given back as well. So threads compute beside it, too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from porter.lang.cuda import above, inside
-from porter.model.events import Event, Kind
+from porter.model.events import Kind
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, Variable
@@ -30,11 +29,7 @@ def second_of(product: Product) -> Second | None:
 @dataclass(eq=False)
 class Second:
     """The last product of a turn. `wait` is the statement that waits for it, `given` those behind that give operands
-    back, `needed` the statement in front of which its sums are needed in the next turn.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    back, `needed` the statement in front of which its sums are needed in the next turn."""
 
     product: Product
     given: list[Node] = field(default_factory=list)
@@ -63,7 +58,7 @@ class Second:
         commits, waits = product.events_in(rest, Kind.COMMIT), product.events_in(rest, Kind.WAIT)
         if len(commits) != 1 or len(waits) != 1 or waits[0].node.start_byte < commits[0].node.start_byte:
             raise self._left(product.load, "one batch and one wait behind the first product")
-        self.wait = self._statement(rest, waits[0])
+        self.wait = next(n for n in rest if inside(n, waits[0].node))
         at = next(i for i, n in enumerate(rest) if n.id == self.wait.id)
         for node in (product.wait, self.wait):
             inner = product.events_in([node], *Kind)
@@ -78,10 +73,6 @@ class Second:
                 raise self._left(node, "that nothing but arrivals stands behind the wait for the last product")
             self.given.append(node)
         self.rest = rest[:at]
-
-    @staticmethod
-    def _statement(statements: Sequence[Node], event: Event) -> Node:
-        return next(n for n in statements if inside(n, event.node))
 
     def _is_in(self, operation: Operation, node: Node) -> bool:
         return any(s.frame.function is self.function and inside(node, s.node) for s in operation.sites)
@@ -101,8 +92,6 @@ class Second:
                     if node.end_byte > first:
                         raise self._left(node, "that sums are touched ahead of the MMAs that add to them")
                     touched.append(node)
-                elif inside(product.loop, node) or node.end_byte <= product.loop.start_byte:
-                    continue
         # where threads leave sums to the MMAs, these are what needs the last ones, and the operands that they read
         touched += [e.node for e in product.events_in(self.rest, Kind.FENCE, Kind.MMA)]
         earliest = min(touched, key=lambda n: n.start_byte)

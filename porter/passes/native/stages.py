@@ -27,16 +27,11 @@ NAME = "stages"
 _NAMING = ("template_function", "qualified_identifier", "pointer_expression", "cast_expression",
            "parenthesized_expression")  # fmt: skip
 _DECLARING = ("function_declarator", "init_declarator", "template_instantiation")
-_LISTED = ("type_descriptor", "template_argument_list")
 
 
 def take(context: PortContext, found: list[Pipelined], count: int) -> tuple[Changes, int]:
     """The edits of the step, for all kernels, with `count` stages or as many as the text allows of these; and their
-    number.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    number."""
     if len(found) != 1:
         at = found[0].kernel.function
         raise Left(at, at.span(at.body), "that the file has one kernel")
@@ -60,15 +55,11 @@ class Stages:
 
     def take(self) -> int:
         constant, literal = self._constant()
-        if literal.file.path != self.program.sources.root:
-            raise self._left(f"`{constant}` in the file itself: others may include the header that it stands in")
-        if enclosing(literal.node, "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else") is not None:
-            raise self.counting.left(
-                literal.file, literal.node, f"`{constant}` outside of `#if`: a build may choose it"
-            )
+        self.counting.require_own(constant, literal)
         self.mentions = list(self.counting.mentions(constant))
         for mention in self.mentions:
-            self._judge(mention)
+            if not self.counting.is_of_device(mention) and not self._is_amount(mention):
+                raise self._no_size(mention)
         self._launches()
         self._sizes()
         return self._edit(literal)
@@ -98,20 +89,8 @@ class Stages:
 
     # --- What host code makes of it, which no PTX tells
 
-    def _judge(self, mention: Mention) -> None:
-        """
-        Raises:
-            Left: host code makes something else of it than shared memory of a launch.
-        """
-        if not self.counting.is_of_device(mention) and not self._is_amount(mention):
-            raise self._no_size(mention)
-
     def _no_size(self, mention: Mention) -> Left:
-        node = mention.node.parent or mention.node
-        while node.type in _LISTED and node.parent is not None:
-            node = node.parent
-        text = " ".join(mention.text(node).split())[:60]
-        return self.counting.left(mention.file, mention.node, f"what `{text}` has to do with stages")
+        return self.counting.unknown(mention, "stages")
 
     def _is_amount(self, mention: Mention) -> bool:
         """Whether it says how much shared memory a launch asks for."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from porter.lang.cuda import CudaFile, enclosing, find
+from porter.lang.cuda import CudaFile, above, enclosing, find
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.accumulators import find_accumulators
 from porter.model.constants import Constants, visible
@@ -27,7 +27,6 @@ from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.read import pipeline_of
 from porter.model.program import Program
 from porter.model.scopes import resolve
-from porter.passes.native.counting import Mention
 from porter.passes.native.feeding import feeds
 from porter.passes.native.host_places import HostPlaces
 from porter.passes.native.sites import Left, path_of
@@ -56,11 +55,7 @@ class Wider:
 
 
 def widened(program: Program, launch: HostLaunch | None) -> Wider | None:
-    """The wider text of the kernel that multiplies; None where there is none.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The wider text of the kernel that multiplies; None where there is none."""
     users = program.uses_tensor_core()
     kernels = [k for k in program.kernels if id(k) in users]
     if not kernels:
@@ -114,17 +109,14 @@ class _Wide:
         self._clusters(axis)
         if self.width not in sizes or self.constants.evaluate(name) != self.width:
             raise self._left(f"MMAs of {self.width} columns, as many as a tile has")
-        if literal.file.path != self.program.sources.root:
-            raise self._left(f"`{constant}` in the file itself: others may include the header that it stands in")
-        if enclosing(literal.node, "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else") is not None:
-            raise self.widths.left(literal.file, literal.node, f"`{constant}` outside of `#if`: a build may choose it")
+        self.widths.require_own(constant, literal)
         self.mentions = list(self.widths.mentions(constant))
         host = HostPlaces(self.program, self.function)
         if host.launches != 1:
             raise self._left("one place that launches it")
         judging = Judging(self.program, self.constants, self.widths, self.width, size, host)
         edits = [_edit(literal.file, literal.node, literal.instead(2 * self.width))]
-        edits += judging.edits(self.mentions)
+        edits += (edit for mention in self.mentions for edit in judging.edits(mention))
         if not judging.rounds:
             raise self._left(f"a grid that host code makes of `{constant}`")
         names, registers = self._registers()
@@ -275,7 +267,7 @@ class _Wide:
         taken: set[tuple[str, int]] = set()
         for function in self.program.functions:
             for access in self._accesses(function, names):
-                loop = self._over_columns(function, access, names, registers, follow)
+                loop = self._over_columns(function, access, registers, follow)
                 if loop is None:
                     continue
                 key = function.file.path, loop.start_byte
@@ -289,34 +281,24 @@ class _Wide:
         for node in find(function.body, "subscript_expression"):
             if node.parent is not None and node.parent.type == "subscript_expression":
                 continue
-            if enclosing(node, "gnu_asm_expression") is not None and self._is_mma(function, node):
+            if self._is_mma(node):
                 continue
-            indices: list[Node] = []
-            base: Node | None = node
-            while base is not None and base.type == "subscript_expression":
-                listed = base.child_by_field_name("indices")
-                indices += listed.named_children if listed is not None else []
-                base = base.child_by_field_name("argument")
+            base, indices = _apart(node)
             word = re.search(r"([A-Za-z_]\w*)\s*\)?$", function.text(base)) if base is not None else None
             if word is not None and word[1] in names:
-                yield node, indices[::-1]
+                yield node, indices
 
-    def _is_mma(self, function: Function, node: Node) -> bool:
+    def _is_mma(self, node: Node) -> bool:
         asm = enclosing(node, "gnu_asm_expression")
         return asm is not None and any(o.sites[-1].node.id == asm.id for o in self.multiplies)
 
     def _over_columns(
-        self,
-        function: Function,
-        access: tuple[Node, list[Node]],
-        names: set[str],
-        registers: int,
-        follow: Sequence[Node],
-    ) -> Node | None:
+        self, function: Function, access: tuple[Node, list[Node]], registers: int, follow: Sequence[Node]
+    ) -> Node | None:  # fmt: skip
         """The loop that an element's column goes by, one of those that `follow` the width before others; None for parts
         that have all columns."""
         node, indices = access
-        extents = self._extents(function, node, names)
+        extents = self._extents(function, node)
         place = column_extent([self._value(e) for e in extents], registers) if extents else None
         if place is None:
             raise Left(function, function.span(node), "how sums are held: the extents of their array")
@@ -325,10 +307,7 @@ class _Wide:
         index = indices[place]
         extent = self._value(extents[place]) or 0
         found: list[Node] = []
-        around: Node | None = node
-        while (around := enclosing(around, "for_statement") if around is not None else None) is not None:
-            if not function.span(function.body).contains(function.span(around)):
-                break
+        for around in above(node, function.body):
             head = self._head(function, around)
             if head is None:
                 continue
@@ -356,11 +335,9 @@ class _Wide:
 
         return self.constants.evaluate(re.sub(rf"(?<![\w.]){_WORD}(?![\w(:])", named, text))
 
-    def _extents(self, function: Function, node: Node, names: set[str]) -> list[Node]:
+    def _extents(self, function: Function, node: Node) -> list[Node]:
         """The extents of the array that a name of sums is declared with."""
-        base: Node | None = node
-        while base is not None and base.type == "subscript_expression":
-            base = base.child_by_field_name("argument")
+        base, _ = _apart(node)
         name = re.findall(r"[A-Za-z_]\w*", function.text(base))[-1] if base is not None else ""
         if base is not None and base.type == "identifier":
             variable = resolve(function, base, name)
@@ -405,6 +382,17 @@ class _Wide:
             yield Edit(function.file.path, Span(at, at), as_bytes(text))
 
 
+def _apart(node: Node) -> tuple[Node | None, list[Node]]:
+    """What subscripts are of, and their indices, outermost first."""
+    indices: list[Node] = []
+    base: Node | None = node
+    while base is not None and base.type == "subscript_expression":
+        listed = base.child_by_field_name("indices")
+        indices += listed.named_children if listed is not None else []
+        base = base.child_by_field_name("argument")
+    return base, indices[::-1]
+
+
 def _edit(file: CudaFile, node: Node, text: str) -> Edit:
     return Edit(file.path, Span(node.start_byte, node.end_byte), as_bytes(text))
 
@@ -413,6 +401,3 @@ STEP = Step(
     NAME, RULE, None, follows=("promotion", "scales"), changes=Declared(constants=True, launch=("grid",), maps=True),
     chosen=True, cost=True,
 )  # fmt: skip
-
-
-__all__ = ["AS_WIDE", "NAME", "RULE", "Mention", "Wider", "widened"]
