@@ -289,7 +289,7 @@ def verified(
         again = partial(_of_compat, make, frozenset(lost))
         found = _in_style(session, again(), again, proofs)
         steps = (Code.NATIVE_LEFT, Code.NATIVE_UNPROVED)
-        found.diagnostics[:] = [d for d in found.diagnostics if d.code not in steps or _path(d) not in lost]
+        found.diagnostics[:] = [d for d in found.diagnostics if d.code not in steps or path_of(d) not in lost]
     _tell(attempts, session, proofs)
     code, what = (Code.FULL_RATE_SLOWER, _NATIVE) if session.style == NATIVE else (Code.FULL_RATE_IS_SLOWER, M128)
     found.diagnostics += [one.said(code, path, what) for path, one in lost.items()]
@@ -315,7 +315,7 @@ def _tell(attempts: list[Attempt] | None, session: Searching, proofs: Proofs) ->
         attempts += [replace(a, rate=graded(made, path=a.path)) for a, made in proofs.attempts.values()]
 
 
-def _path(said: Diagnostic) -> str:
+def path_of(said: Diagnostic) -> str:
     return said.where.path if said.where is not None else ""
 
 

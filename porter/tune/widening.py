@@ -21,7 +21,7 @@ from porter.passes.widening import why_not
 from porter.rules.rule import Rule
 from porter.scan.pipeline import KernelPipeline, pipelines
 from porter.scan.staging import HostLaunch, launch_of
-from porter.steps.wide_pair_of_ctas import NAME as WIDE_PAIR
+from porter.steps.cute import WIDE_PAIR
 from porter.tune.choosing import GAIN, Choice, Chosen, ended
 from porter.tune.searching import Make, Searching, WithoutError, adding, cuda_roots, of_step
 from porter.tune.sharing import shared
@@ -72,15 +72,12 @@ class _Choice(Choice):
         """
         if not self.has_step(trial):
             raise WithoutError(*_about(trial, self.root))
-        root = next(r for r in trial.roots if r.path == self.root.path)
         rates = []
-        for made, one, how in ((self.ported, self.root, make), (trial, root, self._only(make))):
+        for made, one, how in ((self.ported, self.root, make), (trial, self.of(trial), self._only(make))):
             try:
                 shape = self._with_others(made, one, how)
             except WithoutError as none:
                 raise self.without("; ".join(str(d.values["what"]) for d in none.said)) from None
-            except ValueError as error:
-                raise self.without(f"what is graded: {error}") from None
             try:
                 fitting(shape)
             except Impossible as error:

@@ -28,7 +28,6 @@ from porter.model.registers import CASTS
 from porter.model.scopes import resolve
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.loads import Loads
-from porter.passes.full_rate.missing import Missing
 from porter.passes.full_rate.proposing import Boxes, HostSide, Proposal
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.sites import Left, Place, is_all, path_of, statement_of
@@ -52,7 +51,7 @@ def permute(context: PortContext, found: Proposal, host: HostSide) -> None:
         found.permuted = tuple(_permuted(context, host.boxes, host.both_chips))
     except Left as left:
         what = f"nor can rows of A be loaded in another order: {left.what}"
-        found.rows.append(Missing(left.function, left.span, what))
+        found.rows.append(Left(left.function, left.span, what))
 
 
 def _permuted(context: PortContext, boxes: Boxes, both_chips: bool) -> dict[Edit, None]:

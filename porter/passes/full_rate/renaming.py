@@ -14,7 +14,7 @@ from porter.model.facts import Index
 from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.missing import Missing
+from porter.passes.native.sites import Left
 from porter.ptx.arch import WARP
 
 _THREAD = re.compile(rb"\bthreadIdx\b(\s*\.\s*x\b)?")
@@ -72,9 +72,7 @@ def _holds(function: Function, span: Span) -> bool:
     return whole.start <= span.start and span.end <= whole.end
 
 
-def rename(
-    context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]
-) -> tuple[list[Edit], list[Missing]]:
+def rename(context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]) -> tuple[list[Edit], list[Left]]:
     """The edits that rename the threads of `kernels`, but for what is `dropped`; or what keeps them from it."""
     program = context.program
     others = [k for k in program.kernels if not any(k is one for one in kernels)]
@@ -102,31 +100,31 @@ def rename(
             if not over:
                 edits.append(Edit(place.file.path, place.span, qualified("thread_index()").encode()))
             continue
-        missing.append(Missing(at, place.span if at.file is place.file else at.span(at.body), what))
+        missing.append(Left(at, place.span if at.file is place.file else at.span(at.body), what))
     return edits, missing
 
 
-def _of_libraries(program: Program, mine: set[int]) -> Iterator[Missing]:
+def _of_libraries(program: Program, mine: set[int]) -> Iterator[Left]:
     """Functions of libraries that tell which warp a thread is in."""
     for function in program.functions:
         for call in function.calls if id(function) in mine else ():
             fact = program.facts.of_call(call)
             if isinstance(fact, Index) and not 0 < fact.modulo <= WARP:
                 what = f"`{call.name}` of a library tells which warp a thread is in"
-                yield Missing(function, call.name_span, what)
+                yield Left(function, call.name_span, what)
 
 
-def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
+def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Left]:
     """What says by itself that it tells a warp its place: rows of A change places then, where that can be. What else
     does, the judge finds."""
     for function in program.functions:
         for statement in function.asm:
             if id(function) in mine and _PHYSICAL.search(statement.template.replace("%%", "%")):
-                yield Missing(function, statement.span, "asm reads which warp of the CTA a thread is in")
+                yield Left(function, statement.span, "asm reads which warp of the CTA a thread is in")
     at = kernel.head
     for file in program.sources.files.values():
         if _READ.search(file.lexed.code):
-            yield Missing(kernel, at, "a function that reads the registers of a thread is not renamed")
+            yield Left(kernel, at, "a function that reads the registers of a thread is not renamed")
         for name, _, span in file.lexed.includes():
             if _OPAQUE.match(name):
-                yield Missing(kernel, at if kernel.file is not file else span, f"<{name}> numbers threads itself")
+                yield Left(kernel, at if kernel.file is not file else span, f"<{name}> numbers threads itself")
