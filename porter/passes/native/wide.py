@@ -20,7 +20,7 @@ from porter.lang.cuda import CudaFile, above, enclosing, find
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.accumulators import find_accumulators
 from porter.model.constants import Constants, visible
-from porter.model.counted import counted
+from porter.model.counted import counted_from_zero
 from porter.model.functions import Function, array_extents
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation, operations_of
@@ -308,14 +308,11 @@ class _Wide:
         extent = self._value(extents[place]) or 0
         found: list[Node] = []
         for around in above(node, function.body):
-            head = self._head(function, around)
-            if head is None:
+            head = counted_from_zero(function, around)
+            if head is None or not any(function.text(n) == head.name for n in find(index, "identifier")):
                 continue
-            variable, bound = head
-            if not any(function.text(n) == variable for n in find(index, "identifier")):
-                continue
-            turns = self._value(bound)
-            first, second, third = (self._evaluate(function, index, variable, v) for v in (0, 1, 2))
+            turns = self._value(head.end)
+            first, second, third = (self._evaluate(function, index, head.name, v) for v in (0, 1, 2))
             if turns is None or first is None or second is None or third is None:
                 continue
             if third - second == second - first and (second - first) * turns == extent:
@@ -353,32 +350,22 @@ class _Wide:
     def _value(self, node: Node) -> int | None:
         return self.constants.evaluate((node.text or b"").decode())
 
-    @staticmethod
-    def _head(function: Function, loop: Node) -> tuple[str, Node] | None:
-        """The variable of a loop that counts up by one from zero, and what it stays below."""
-        found = counted(function, loop)
-        zero = found is not None and function.text(found.first).rstrip("uU") == "0"
-        if found is None or not zero or found.sign == "<=" or found.step != "1":
-            return None
-        return found.name, found.end
-
     def _loop(self, function: Function, loop: Node, follow: Sequence[Node], half: str) -> Iterator[Edit]:
         """A loop over columns with twice as many turns."""
-        head, body = self._head(function, loop), loop.child_by_field_name("body")
+        head, body = counted_from_zero(function, loop), loop.child_by_field_name("body")
         assert head is not None
         assert body is not None
-        variable, bound = head
-        turns = function.text(bound)
+        turns = function.text(head.end)
         if not any(loop.id == f.id for f in follow):
-            value = self._value(bound)
-            if bound.type != "number_literal" or value is None:
-                raise Left(function, function.span(bound), f"that `{turns}` follows from the width of a tile")
+            value = self._value(head.end)
+            if head.end.type != "number_literal" or value is None:
+                raise Left(function, function.span(head.end), f"that `{turns}` follows from the width of a tile")
             turns = str(2 * value)
-            yield _edit(function.file, bound, turns)
+            yield _edit(function.file, head.end, turns)
         if half and function is self.function:
             at = body.start_byte
             whole = turns if re.fullmatch(r"[\w:\s*/]+", turns) else f"({turns})"
-            text = f"if ({variable} < {whole} / 2 || {half}) "
+            text = f"if ({head.name} < {whole} / 2 || {half}) "
             yield Edit(function.file.path, Span(at, at), as_bytes(text))
 
 
