@@ -72,8 +72,8 @@ class _Choice(Choice):
         """
         if not self.has_step(trial):
             raise WithoutError(*_about(trial, self.root))
-        rates = []
-        for made, one, how in ((self.ported, self.root, make), (trial, self.of(trial), self._only(make))):
+        rates, only = [], adding(make, chosen=of_step(NAME, [self.root.path]))
+        for made, one, how in ((self.ported, self.root, make), (trial, self.of(trial), only)):
             try:
                 shape = self._with_others(made, one, how)
             except WithoutError as none:
@@ -96,9 +96,6 @@ class _Choice(Choice):
         make = adding(make, chosen=of_step(BLOCKS, sharing.roots))
         ported = stored(self.session, sharing.ported, make).ported
         return shape_of(self.session, ported, next(r for r in ported.roots if r.path == root.path))
-
-    def _only(self, make: Make) -> Make:
-        return adding(make, chosen=of_step(NAME, [self.root.path]))
 
 
 def _about(trial: Ported, root: PortedRoot) -> Iterator[Diagnostic]:

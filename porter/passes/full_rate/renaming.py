@@ -62,14 +62,9 @@ def places(program: Program) -> Iterator[_Place]:
         own = [f for f in program.functions if f.file.path == path and f.style is not Style.MACRO]
         for match in _THREAD.finditer(file.lexed.code):
             span = Span(match.start(), match.end())
-            around = [f for f in own if _holds(f, span)]
+            around = [f for f in own if f.span(f.node).contains(span)]
             inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
             yield _Place(file, span, match.group(1) is not None, inner)
-
-
-def _holds(function: Function, span: Span) -> bool:
-    whole = function.span(function.node)
-    return whole.start <= span.start and span.end <= whole.end
 
 
 def rename(context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]) -> tuple[list[Edit], list[Left]]:

@@ -53,7 +53,8 @@ def _product(context: PortContext, kernel: Kernel, moves: Moves) -> Product:
     """The first product of a kernel's loop: the only one, or there is no such step."""
     found, why = [], None
     for accumulator in context.accumulators.accumulators:
-        if _reaches(context, kernel, accumulator.function):
+        function = accumulator.function
+        if any(kernel.function is f for f in [function, *_callers(context, function, set())]):
             try:
                 found.append(Product(context, kernel, moves, accumulator))
             except Left as left:
@@ -65,10 +66,6 @@ def _product(context: PortContext, kernel: Kernel, moves: Moves) -> Product:
         raise why
     what = "one product of a turn that threads compute from" if found else ONE_PRODUCT
     raise Left(function, function.span(function.body), what)
-
-
-def _reaches(context: PortContext, kernel: Kernel, function: Function) -> bool:
-    return any(kernel.function is f for f in [function, *_callers(context, function, set())])
 
 
 def _callers(context: PortContext, function: Function, seen: set[int]) -> list[Function]:
@@ -149,7 +146,8 @@ class _Ahead:
         last = function.span(self.moved[-1]).end
         start = source.rfind(b"\n", 0, first) + 1
         end = source.find(b"\n", last) + 1
-        if source[start:first].strip() or end <= 0 or _code(source[last:end]):
+        behind = source[last:end].strip()
+        if source[start:first].strip() or end <= 0 or (behind and not behind.startswith(b"//")):
             raise self._left(self.moved[0], "statements on lines of their own")
         return Span(start, end)
 
@@ -205,12 +203,6 @@ class _Ahead:
         lines = indented(text, pad, "")
         update = self.loop.child_by_field_name("update")
         return [f"{lines[0]};"] if update is not None and node.id == update.id and len(lines) == 1 else lines
-
-
-def _code(rest: bytes) -> bool:
-    """Whether something but a comment follows on a line."""
-    text = rest.strip()
-    return bool(text) and not text.startswith(b"//")
 
 
 STEP = Step(

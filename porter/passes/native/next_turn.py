@@ -76,9 +76,7 @@ class NextTurn:
 
     def _mentions(self, node: Node) -> Iterator[tuple[Node, str]]:
         """Names in a statement, and in the texts of macros that it uses."""
-        for name in (node, *find(node, "identifier")):
-            if name.type != "identifier":
-                continue
+        for name in find(node, "identifier"):
             text = self.function.text(name)
             yield name, text
             if text in self.program.macros.by_name:
@@ -107,9 +105,6 @@ class NextTurn:
 
     # --- What is needed
 
-    def _is_moved(self, node: Node) -> bool:
-        return any(inside(m, node) for m in self.moved)
-
     def _close(self) -> None:
         todo = [*self.moved, self.condition]
         while todo:
@@ -123,12 +118,8 @@ class NextTurn:
                 self._update(statement)
                 self.updates.append(statement)
                 todo.append(statement)
-        self.updates.sort(key=lambda n: (n.id == self._own_id, n.start_byte))
-
-    @property
-    def _own_id(self) -> int:
-        update = self.loop.child_by_field_name("update")
-        return update.id if update is not None else -1
+        own = self.loop.child_by_field_name("update")
+        self.updates.sort(key=lambda n: (own is not None and n.id == own.id, n.start_byte))
 
     def _later(self) -> Iterator[Node]:
         """What is still to be done in this turn."""
@@ -139,7 +130,7 @@ class NextTurn:
 
     def _need(self, variable: Variable) -> None:
         declared = variable.declaration
-        if declared is not None and self._is_moved(declared):
+        if declared is not None and any(inside(m, declared) for m in self.moved):
             return
         refers = declared is not None and variable.is_reference
         if self._is_shared(variable) or refers or variable.key in self.carried:
@@ -154,10 +145,9 @@ class NextTurn:
 
     def _is_shared(self, variable: Variable) -> bool:
         """Whether a variable stands for shared memory, or for where it lies: who names it takes an address."""
-        known = self._shared.get(variable.key)
-        if known is None:
-            known = self._shared[variable.key] = self._is_of_block(variable, 0)
-        return known
+        if variable.key not in self._shared:
+            self._shared[variable.key] = self._is_of_block(variable, 0)
+        return self._shared[variable.key]
 
     def _is_of_block(self, variable: Variable, depth: int) -> bool:
         if variable.declaration is not None:
@@ -223,10 +213,9 @@ class NextTurn:
             declarator = variable.declarator
             value = declarator.child_by_field_name("value") if declarator is not None else None
             kind = declared.child_by_field_name("type")
-            if value is None or kind is None or declarator is None:
-                raise self._left(declared, f"what `{variable.name}` begins with")
-            held = declarator.child_by_field_name("declarator")
-            if held is None or held.type != "identifier" or value.type in ("argument_list", "initializer_list"):
+            held = declarator.child_by_field_name("declarator") if declarator is not None else None
+            plain = held is not None and held.type == "identifier"
+            if value is None or kind is None or not plain or value.type in ("argument_list", "initializer_list"):
                 raise self._left(declared, f"what `{variable.name}` begins with")
             if any(v.declaration is not None and v.declaration.id == declared.id for _, v in self._variables(value)):
                 raise self._left(declared, f"what `{variable.name}` begins with")

@@ -115,7 +115,7 @@ class Part:
         """Whether a variable changes as stages do; it then goes on from tile to tile."""
         if variable.key in seen or variable.function is not self.function:
             return variable.key in self._keys
-        declared, given = variable.declaration, list(self._given(variable))
+        declared, given = variable.declaration, [n for n in self.slice.writes.of(variable) if self._mine(n)]
         mine = declared is not None and self._mine(declared)
         if declared is None or SHARED in self.function.text(declared):
             return False
@@ -126,7 +126,7 @@ class Part:
         if not given and not mine:
             return False
         moving = bool(given)
-        looping = mine and any(inside(loop, declared) for loop in self._loops())
+        looping = mine and any(inside(loop, declared) for n in self.nodes for loop in find(n, *LOOPS))
         if given:
             self._keys[variable.key] = variable
         for node in made:
@@ -139,16 +139,6 @@ class Part:
         if moving:
             self._keys[variable.key] = variable
         return moving
-
-    def _loops(self) -> Iterator[Node]:
-        for node in self.nodes:
-            if node.type in LOOPS:
-                yield node
-            yield from find(node, *LOOPS)
-
-    def _given(self, variable: Variable) -> Iterator[Node]:
-        """What gives a variable another value, of those in the part."""
-        return (n for n in self.slice.writes.of(variable) if self._mine(n))
 
     def _sources(self, node: Node) -> Iterator[Node]:
         """Names that what is given comes from, and those in conditions around it."""
@@ -165,11 +155,10 @@ class Part:
 
     def _carry(self, declared: Node, variable: Variable) -> None:
         """A declaration among the statements of a tile stands in front of them."""
-        if declared.id in {n.id for n in self.carried}:
-            return
         if declared.id not in {n.id for n in self.nodes}:
             raise self._left(declared, f"that `{variable.name}` goes on from tile to tile")
-        self.carried.append(declared)
+        if declared.id not in {n.id for n in self.carried}:
+            self.carried.append(declared)
 
     # --- Stages that are counted from 0
 
@@ -219,7 +208,8 @@ class Part:
 
     def placed(self) -> list[Node]:
         """Declarations ahead of the part that follow from the place of the tile and are asked for in it."""
-        outside = [d for d in self.places.outside(self.nodes) if self._seen(d)]
+        ahead = (d for d in self.places.outside(self.nodes) if d.start_byte < self.at.start_byte)
+        outside = [d for d in ahead if d.parent is not None and inside(d.parent, self.at)]
         wanted = self._words(self.function.text(n) for n in self.nodes)
         found: list[Node] = []
         for declaration in reversed(outside):
@@ -229,10 +219,6 @@ class Part:
                 found.insert(0, declaration)
                 wanted |= self._words([text(declaration)])
         return found
-
-    def _seen(self, declaration: Node) -> bool:
-        block = declaration.parent
-        return block is not None and inside(block, self.at) and declaration.start_byte < self.at.start_byte
 
     def _words(self, texts: Iterable[str]) -> set[str]:
         """Words of some texts, and of macros in them."""

@@ -15,13 +15,13 @@ from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Kind, events_of
 from porter.model.functions import Style
 from porter.model.kernels import Kernel
-from porter.model.pipeline.operations import Operation, operations_of
+from porter.model.pipeline.operations import operations_of
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, loop_around
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.next_turn import NextTurn
-from porter.passes.native.sites import Left
+from porter.passes.native.sites import Left, is_in
 
 ONE_PRODUCT = "a loop that reads what a product gives, and multiplies again with that"
 NO_USE = (ONE_PRODUCT,)
@@ -139,7 +139,7 @@ class Product:
         self.next.firsts()
         self._kept()
         self.walk = operations_of(self.program, self.kernel.function).operations
-        mine = [o for o in self.walk if self._is_in(o, self.moved)]
+        mine = [o for o in self.walk if is_in(o, self.function, self.moved)]
         self.filled = {split_index(o.barrier)[0] for o in mine if o.kind == "wait"}
 
     def _batches(self) -> None:
@@ -159,8 +159,3 @@ class Product:
             named = any(v.declaration is not None and v.declaration.id == statement.id for v in later)
             if named or self.stays(statement):
                 self.kept.append(statement)
-
-    def _is_in(self, operation: Operation, statements: Sequence[Node]) -> bool:
-        return any(
-            s.frame.function is self.function and any(inside(n, s.node) for n in statements) for s in operation.sites
-        )

@@ -14,7 +14,7 @@ from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, Variable
 from porter.passes.native.product import Product
-from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.native.sites import Changes, Left, Place, is_in
 from porter.passes.native.texts import indented, ported_text
 
 
@@ -66,16 +66,13 @@ class Second:
                 raise self._left(node, "a statement that does nothing but wait")
         updates = {n.id for n in product.next.updates}
         for node in rest[at + 1 :]:
-            done = [o for o in product.walk if self._is_in(o, node)]
+            done = [o for o in product.walk if is_in(o, self.function, [node])]
             if node.id in updates or not (done or product.events_in([node], *Kind)):
                 continue
             if not done or any(o.kind != "arrive" for o in done):
                 raise self._left(node, "that nothing but arrivals stands behind the wait for the last product")
             self.given.append(node)
         self.rest = rest[:at]
-
-    def _is_in(self, operation: Operation, node: Node) -> bool:
-        return any(s.frame.function is self.function and inside(node, s.node) for s in operation.sites)
 
     def _sums(self) -> None:
         """Where sums of MMAs behind the first product are touched: ahead of these, or behind the loop."""
@@ -101,7 +98,7 @@ class Second:
         """That who loads waits for what is given back here behind its loads for the first product, in each turn: the
         next turn's threads wait for these before they give it back."""
         product = self.product
-        names = {split_index(o.barrier)[0] for o in product.walk if any(self._is_in(o, n) for n in self.given)}
+        names = {split_index(o.barrier)[0] for o in product.walk if is_in(o, self.function, self.given)}
         waits = [o for o in product.walk if o.kind == "wait" and split_index(o.barrier)[0] in names]
         loads = [o for o in product.walk if o.kind == "copy" and split_index(o.barrier)[0] in product.filled]
         if not loads or not all(_precedes(load, wait) for load in loads for wait in waits):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.functions import Function, Style
 from porter.model.kernels import statements_in
@@ -58,14 +58,14 @@ def steps_below(
     """Tensor-core statements that a part of a function comes to."""
     uses = program.uses_tensor_core()
 
-    def inside(node: Node) -> bool:
+    def comes_to(node: Node) -> bool:
         return any(s.contains(function.span(node)) for s in spans)
 
     for statement in program.steps_in(function):
-        if inside(statement.statement.node):
+        if comes_to(statement.statement.node):
             yield (*above, Place(function, statement.statement.node)), statement
     for call in function.calls:
-        if not inside(call.node) or call.node.id in program.leaf_calls:
+        if not comes_to(call.node) or call.node.id in program.leaf_calls:
             continue
         for target in program.targets(call):
             if id(target) in uses and not any(p.function is target for p in above):
@@ -103,6 +103,12 @@ def _is_idle(node: Node) -> bool:
 
 def path_of(operation: Operation) -> Path:
     return tuple(Place(s.frame.function, s.node) for s in operation.sites)
+
+
+def is_in(operation: Operation, function: Function, nodes: Iterable[Node]) -> bool:
+    """Whether a function comes to an operation in one of its nodes."""
+    mine = [s.node for s in operation.sites if s.frame.function is function]
+    return any(inside(node, one) for node in nodes for one in mine)
 
 
 def statement_of(place: Place) -> Node:
@@ -215,8 +221,7 @@ class Changes:
             raise Left(function, span, "it stands in a macro")
         for writer, edits in self.context.edits.items():
             for edit in (e for e in edits if e.path == function.file.path):
-                inside = span.contains(edit.span) and edit.span.start < span.end
-                if inside and writer == rule:
+                if writer == rule and span.contains(edit.span) and edit.span.start < span.end:
                     self._dropped.append(edit)
                 elif edit.span.overlaps(span):
                     raise Left(function, span, f"a statement that {writer} leaves as it is")

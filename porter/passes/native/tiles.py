@@ -22,7 +22,7 @@ from porter.passes.native.alone import check_alone, touches_shared
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.part import Part, Places
 from porter.passes.native.raster import reordered
-from porter.passes.native.sites import Changes, Place, prefix
+from porter.passes.native.sites import Changes, Place, is_in, prefix
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.wrapping import lines_of, wrap
@@ -103,11 +103,7 @@ class _Tiled:
             part.follow()
 
     def _mine(self, nodes: Sequence[Node]) -> list[Operation]:
-        return [o for o in self.kernel.walk.operations if self._inside(o, nodes)]
-
-    def _inside(self, operation: Operation, nodes: Sequence[Node]) -> bool:
-        site = next((s for s in operation.sites if s.frame.function is self.function), None)
-        return site is not None and any(inside(n, site.node) for n in nodes)
+        return [o for o in self.kernel.walk.operations if is_in(o, self.function, nodes)]
 
     def _loads(self) -> None:
         """Where stages are loaded: a block of its own, whose statements from the first that waits or loads on are for
@@ -125,7 +121,7 @@ class _Tiled:
         loaders = kernel.who.runs(prefix(copies[0], self.function, top)).threads
         if loaders is None:
             raise self._left(top, "loads in a block of their own")
-        first = next(n for n in block.named_children if any(self._inside(o, [n]) for o in others))
+        first = next(n for n in block.named_children if any(is_in(o, self.function, [n]) for o in others))
         self.loading = [n for n in block.named_children if n.start_byte >= first.start_byte]
         self.loaders, self.asker = loaders, min(kernel.runs(copies[0]))
 
@@ -161,9 +157,9 @@ class _Tiled:
         return self.mmas.counted(reordered(line, f"{self.name}.index"), self.passed)
 
     def _first(self, node: Node) -> Span:
+        whole = self.function.span(node)
         span, _ = self.context.statement_before(self.function, node, "", above_comments=True)
-        return Span(span.start, self.function.span(node).end) if span.start < self.function.span(node).start else (
-            self.function.span(node))  # fmt: skip
+        return Span(min(span.start, whole.start), whole.end)
 
     def _block(self, node: Node) -> Span:
         assert node.parent is not None

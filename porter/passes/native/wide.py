@@ -127,7 +127,7 @@ class _Wide:
         # where templates choose the instruction, parameters of others stay as they are
         around = None if named else self.function
         edits += arrays(self.program, self.function, self.constants, names, registers, follows, around)
-        half = self._half(copy, coordinate, size, "xyz"[axis], judging)
+        half = self._half(coordinate, size, "xyz"[axis], judging)
         edits += self._loops(judging.loops, names, registers, half)
         if any(e.path != self.program.sources.root for e in edits):
             raise self._left("all that makes a tile in the file itself: others may include its headers")
@@ -236,7 +236,7 @@ class _Wide:
 
     # --- What is done with sums
 
-    def _half(self, copy: Operation, coordinate: str, size: str, axis: str, judging: Judging) -> str:
+    def _half(self, coordinate: str, size: str, axis: str, judging: Judging) -> str:
         """What a thread asks to know whether the second half of the tile has columns; empty where copies store the
         tile, which leave out what is outside."""
         if self.stores:
