@@ -27,13 +27,16 @@ _OPAQUE = re.compile(r"cooperative_groups(?:/|\.h)|cub/|cuda/(?:pipeline|annotat
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where `threadIdx.x` stands, and the innermost function around it; None in a macro or outside of all."""
+class Asked:
+    """Where something stands in the text, and the innermost function around it; None in a macro or outside of all."""
 
     file: CudaFile
-    span: Span
-    whole: bool
+    match: re.Match[bytes]
     function: Function | None
+
+    @property
+    def span(self) -> Span:
+        return Span(*self.match.span())
 
 
 def reached(program: Program, kernels: Iterable[Function], but: Iterable[Function] = ()) -> set[int]:
@@ -56,15 +59,13 @@ def reached(program: Program, kernels: Iterable[Function], but: Iterable[Functio
     return found
 
 
-def places(program: Program) -> Iterator[_Place]:
-    """Every place of the sources that reads the index of a thread."""
+def asking(program: Program, pattern: re.Pattern[bytes]) -> Iterator[Asked]:
+    """Every place of the sources that a pattern finds."""
     for path, file in program.sources.files.items():
         own = [f for f in program.functions if f.file.path == path and f.style is not Style.MACRO]
-        for match in _THREAD.finditer(file.lexed.code):
-            span = Span(match.start(), match.end())
-            around = [f for f in own if f.span(f.node).contains(span)]
-            inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
-            yield _Place(file, span, match.group(1) is not None, inner)
+        for match in pattern.finditer(file.lexed.code):
+            around = [f for f in own if f.span(f.node).contains(Span(*match.span()))]
+            yield Asked(file, match, min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None))
 
 
 def rename(context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]) -> tuple[list[Edit], list[Left]]:
@@ -76,7 +77,7 @@ def rename(context: PortContext, kernels: Sequence[Function], dropped: Sequence[
     written = [*dropped, *(e for found in context.edits.values() for e in found)]
     missing += _of_libraries(program, mine)
     edits = list[Edit]()
-    for place in places(program):
+    for place in asking(program, _THREAD):
         owner = place.function
         if owner is not None and id(owner) in foreign and id(owner) not in mine:
             continue
@@ -87,7 +88,7 @@ def rename(context: PortContext, kernels: Sequence[Function], dropped: Sequence[
         ]
         if shared:
             what = "`threadIdx` is read where also a kernel comes that stays at M=64"
-        elif not place.whole:
+        elif place.match[1] is None:
             what = "`threadIdx` is used as a whole"
         elif any(b"threadIdx" in e.replacement for e in over):
             what = "`threadIdx.x` stands in what another step of the port writes"

@@ -14,13 +14,13 @@ from porter.lang.cuda import inside
 from porter.lang.text import Span
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
-from porter.passes import emit, epilogue, residency
+from porter.passes import emit, epilogue
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.product import NO_USE, ONE_PRODUCT, Product
 from porter.passes.native.second import second_of
-from porter.passes.native.sites import Changes, Left, Place
-from porter.passes.native.texts import indented, ported_text
+from porter.passes.native.sites import Changes, Left, OfFunction, Place, own_lines
+from porter.passes.native.texts import indented, ported_text, tile_lines
 from porter.steps.step import Step
 
 RULE = "PTR280"
@@ -78,7 +78,7 @@ def _callers(context: PortContext, function: Function, seen: set[int]) -> list[F
 
 
 @dataclass(eq=False)
-class _Ahead:
+class _Ahead(OfFunction):
     """The edits for one product, and for the one behind it."""
 
     product: Product
@@ -89,9 +89,6 @@ class _Ahead:
         self.accumulator, self.loop, self.load = product.accumulator, product.loop, product.load
         self.moved, self.kept, self.next = product.moved, product.kept, product.next
         self.second = second_of(product)
-
-    def _left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
 
     def write(self, changes: Changes) -> None:
         function, names = self.function, self.context.names
@@ -125,31 +122,17 @@ class _Ahead:
         declared = self.accumulator.variable.declaration
         if declared is None or not inside(self.loop, declared):
             return []
-        at = self.function.span(self.accumulator.home.end_of_declaration()).end
         tile = re.compile(rf"\b{re.escape(self.context.names.tile(self.accumulator))}\b")
-        found = [
-            line.strip()
-            for edit in self.context.edits.get(residency.RULE, ())
-            if edit.path == self.function.file.path and edit.span == Span(at, at)
-            for line in edit.replacement.decode().splitlines()
-            if tile.search(line)
-        ]
+        found = [line for line in tile_lines(self.context, self.accumulator) if tile.search(line)]
         if not found:
-            raise self._left(declared, "where the accumulator of the first product is declared")
+            raise self.left(declared, "where the accumulator of the first product is declared")
         return found
 
     def _span(self) -> Span:
         """Whole lines of what is issued ahead."""
-        function = self.function
-        source = function.file.source
-        first = self.context.before(function, self.moved[0]).start
-        last = function.span(self.moved[-1]).end
-        start = source.rfind(b"\n", 0, first) + 1
-        end = source.find(b"\n", last) + 1
-        behind = source[last:end].strip()
-        if source[start:first].strip() or end <= 0 or (behind and not behind.startswith(b"//")):
-            raise self._left(self.moved[0], "statements on lines of their own")
-        return Span(start, end)
+        first = self.context.before(self.function, self.moved[0]).start
+        lines = own_lines(self.function, Span(first, self.function.span(self.moved[-1]).end))
+        return Span(lines.start, lines.end + 1)
 
     def _issued(self, inner: str) -> list[str]:
         function = self.function
@@ -157,7 +140,7 @@ class _Ahead:
         text = ported_text(self.context, function, span)
         pad = self.context.indent(function, function.span(self.moved[0]))
         for statement in (s for s in self.kept if self.product.stays(s)):
-            raise self._left(statement, "that registers of the first product are declared ahead of it")
+            raise self.left(statement, "that registers of the first product are declared ahead of it")
         lines = (line for line in text.replace("\r\n", "\n").split("\n") if line.strip())
         return [inner + (line[len(pad) :] if line.startswith(pad) else line.lstrip()) for line in lines]
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tree_sitter import Node
 
@@ -25,6 +25,12 @@ def feeds(program: Program, multiplies: Sequence[Operation], copy: Operation, op
         _, node = next(descriptors(program, one, operand), ("", None))
         words.append(wording.words(one.sites[-1].frame, node) if node is not None else "")
     return bool(words) and all(word.search(w) for w in words)
+
+
+def multiple_of(evaluate: Callable[[int], int | None]) -> int | None:
+    """Of what something is a multiple that is known by a number; None where it is something else, or 0."""
+    zero, one, two, five = map(evaluate, (0, 1, 2, 5))
+    return one if one and (zero, two, five) == (0, 2 * one, 5 * one) else None
 
 
 def descriptors(program: Program, operation: Operation, operand: str) -> Iterator[tuple[str, Node | None]]:

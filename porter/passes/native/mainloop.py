@@ -24,7 +24,7 @@ from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep, Step
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native.sites import Left, Path, Place, path_of, prefix, steps_below
+from porter.passes.native.sites import Left, Path, Place, path_of, prefix, steps_below, threads_at
 from porter.ptx.arch import Limits
 
 
@@ -91,10 +91,7 @@ class Pipelined:
 
     def runs(self, operation: Operation) -> frozenset[int]:
         """The threads that come to an operation."""
-        found = self.who.runs(operation.sites)
-        if found.threads is None:
-            raise path_of(operation)[0].left(f"which threads `{found.unknown}` lets through")
-        return found.threads
+        return threads_at(self.who, operation.sites)
 
     @cached_property
     def consumers(self) -> frozenset[int]:

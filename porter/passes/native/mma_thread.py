@@ -22,11 +22,10 @@ from porter.passes.context import PortContext, qualified
 from porter.passes.native import release
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
-from porter.passes.native.sites import Changes, Place, prefix, statement_of, written
+from porter.passes.native.sites import Changes, Place, own_lines, prefix, statement_of, written
 from porter.passes.native.slicing import BLOCKS, Level, Slice
 from porter.passes.native.taking import Taking
-from porter.passes.native.texts import indented, ported_text
-from porter.passes.residency import RULE as TILES
+from porter.passes.native.texts import indented, ported_text, tile_lines
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -221,15 +220,7 @@ class Move:
 
     def _whole(self) -> Span:
         """The range, from the first character of its line on."""
-        function, kernel = self.function, self.kernel
-        source = function.file.source
-        first, last = self.span.start, self.span.end
-        start = source.rfind(b"\n", 0, first) + 1
-        end = source.find(b"\n", last)
-        whole = not source[start:first].strip() and end >= 0 and not source[last:end].strip()
-        if not whole:
-            raise kernel.begin.left("statements on lines of their own")
-        return Span(start, end)
+        return own_lines(self.function, self.span, comment=False)
 
     # --- The thread's part
 
@@ -343,12 +334,10 @@ class Move:
 
     def _tile(self, accumulator: Accumulator) -> list[str]:
         """The lines that declare an accumulator in Tensor Memory."""
-        at = self.function.span(accumulator.home.end_of_declaration()).end
-        for edit in self.context.edits.get(TILES, ()):
-            if edit.path == self.function.file.path and edit.span == Span(at, at):
-                lines = [line.strip() for line in edit.replacement.decode().strip().splitlines()]
-                return [*self._registers(accumulator, lines), *lines]
-        raise self.kernel.begin.left(f"where `{accumulator.name}` lies in Tensor Memory")
+        lines = tile_lines(self.context, accumulator)
+        if not lines:
+            raise self.kernel.begin.left(f"where `{accumulator.name}` lies in Tensor Memory")
+        return [*self._registers(accumulator, lines), *lines]
 
     def _registers(self, accumulator: Accumulator, lines: list[str]) -> list[str]:
         """The declaration of the registers, where that of their tiles asks for their size."""

@@ -15,7 +15,7 @@ from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
 from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
-from porter.passes.native.sites import Left, Place
+from porter.passes.native.sites import OfFunction
 from porter.passes.native.writes import Writes
 
 Key = tuple[int, int, str]
@@ -25,7 +25,7 @@ _NO_STATEMENT = ("comment", "preproc_call")
 
 
 @dataclass(eq=False)
-class NextTurn:
+class NextTurn(OfFunction):
     """Of a loop: what the statements `moved`, which begin a turn, need for the next one once `done`, the statements
     behind them, have run for this one; `rest` are the others of its body. `sums` are names of accumulators.
 
@@ -51,9 +51,6 @@ class NextTurn:
         self.condition = self._condition()
         self._close()
 
-    def _left(self, node: Node, what: str) -> Left:
-        return Place(self.function, node).left(what)
-
     # --- The loop
 
     @property
@@ -64,12 +61,12 @@ class NextTurn:
 
     def _condition(self) -> Node:
         if self.loop.type not in ("for_statement", "while_statement"):
-            raise self._left(self.loop, "a loop that asks ahead of each turn if there is one")
+            raise self.left(self.loop, "a loop that asks ahead of each turn if there is one")
         found = self.loop.child_by_field_name("condition")
         if found is not None and found.type == "condition_clause" and len(found.named_children) == 1:
             found = found.named_children[0]
         if found is None or found.type in ("declaration", "init_statement", "condition_clause"):
-            raise self._left(self.loop, "a condition by which the loop goes on")
+            raise self.left(self.loop, "a condition by which the loop goes on")
         return found
 
     # --- Names
@@ -204,7 +201,7 @@ class NextTurn:
         found = []
         begin = self.loop.child_by_field_name("initializer")
         if begin is not None and begin.type != "declaration":
-            raise self._left(begin, "a loop that begins with what it declares")
+            raise self.left(begin, "a loop that begins with what it declares")
         for variable in self.carried.values():
             declared = variable.declaration
             if begin is None or declared is None or declared.id != begin.id:
@@ -216,9 +213,9 @@ class NextTurn:
             held = declarator.child_by_field_name("declarator") if declarator is not None else None
             plain = held is not None and held.type == "identifier"
             if value is None or kind is None or not plain or value.type in ("argument_list", "initializer_list"):
-                raise self._left(declared, f"what `{variable.name}` begins with")
+                raise self.left(declared, f"what `{variable.name}` begins with")
             if any(v.declaration is not None and v.declaration.id == declared.id for _, v in self._variables(value)):
-                raise self._left(declared, f"what `{variable.name}` begins with")
+                raise self.left(declared, f"what `{variable.name}` begins with")
             found.append((self.function.text(kind), variable.name, self.function.text(value)))
         return found
 

@@ -9,7 +9,6 @@ columns of both halves, one behind the other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
@@ -20,17 +19,16 @@ from porter.model.functions import Function, Style
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
-from porter.model.program import Program
 from porter.model.scopes import LOOPS, declared_names, resolve
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.renaming import reached
+from porter.passes.full_rate.renaming import asking, reached
 from porter.passes.native import mma_thread
-from porter.passes.native.feeding import feeds
+from porter.passes.native.feeding import feeds, multiple_of
 from porter.passes.native.grids import in_pairs
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
-from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
+from porter.passes.native.sites import OWN_LINES, Changes, Left, Place, path_of, statement_of
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
 from porter.ptx.tmem import LANES
@@ -75,17 +73,6 @@ def _only(found: list[Pipelined]) -> Pipelined:
     if len(found) != 1:
         raise found[0].begin.left("that the file has one kernel")
     return found[0]
-
-
-def asking(program: Program) -> Iterator[tuple[Function | None, Span, re.Match[bytes]]]:
-    """Places that ask which block this is, or how many there are, each with the innermost function around it; None
-    where that is a macro, or nobody knows."""
-    for path, file in program.sources.files.items():
-        for match in BLOCK.finditer(file.lexed.code):
-            span = Span(match.start(), match.end())
-            around = [f for f in program.functions if f.file.path == path and f.span(f.node).contains(span)]
-            inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
-            yield None if inner is None or inner.style is Style.MACRO else inner, span, match
 
 
 @dataclass(eq=False)
@@ -208,7 +195,8 @@ class Pair:
         others = [k for k in self.program.kernels if k is not self.function]
         mine, foreign = reached(self.program, [self.function]), reached(self.program, others)
         counted = False
-        for inner, span, match in asking(self.program):
+        for place in asking(self.program, BLOCK):
+            inner, match = place.function, place.match
             if inner is None:
                 raise self.kernel.begin.left("which CTA this is, outside of macros")
             known = id(inner) in mine
@@ -216,10 +204,10 @@ class Pair:
                 continue
             if others and (not known or id(inner) in foreign):
                 # nobody judges kernels without MMAs
-                raise Left(inner, span, "code that no other kernel comes to")
+                raise Left(inner, place.span, "code that no other kernel comes to")
             counted |= match[1] == b"gridDim"
             helper = "pair_index()" if match[1] == b"blockIdx" else "pair_count()"
-            self.changes.replace(inner, span, qualified(helper))
+            self.changes.replace(inner, place.span, qualified(helper))
         if not counted:
             raise self.kernel.begin.left("blocks that take one tile after another, as far apart as there are blocks")
 
@@ -321,7 +309,7 @@ class Pair:
         start = source.find(b"\n", self.function.span(self.move.range[-1]).end)
         end = source.find(b"\n", self.function.span(nodes[-1]).end)
         if source[self.function.span(nodes[-1]).end : end].strip() or start < 0:
-            raise Place(self.function, nodes[-1]).left("statements on lines of their own")
+            raise Place(self.function, nodes[-1]).left(OWN_LINES)
         return Span(start, end)
 
     def _tile_variable(self, side: Side) -> tuple[str, int]:
@@ -340,9 +328,9 @@ class Pair:
         names = [n for n in dict.fromkeys(_NAME.findall(text)) if self.constants.evaluate(n) is None]
         if len(names) == 1:
             name = names[0]
-            at = [self.constants.evaluate(re.sub(rf"\b{name}\b", f"({v})", text)) for v in (0, 1, 2, 5)]
-            if None not in at and at[0] == 0 and at[2] == 2 * (at[1] or 0) and at[3] == 5 * (at[1] or 0):
-                return name, at[1] or 0
+            factor = multiple_of(lambda v: self.constants.evaluate(re.sub(rf"\b{name}\b", f"({v})", text)))
+            if factor is not None:
+                return name, factor
         raise path_of(copy)[0].left(f"`{text}` as a multiple of the tile's index")
 
     def _epilogue(self) -> None:

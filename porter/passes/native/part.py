@@ -19,7 +19,7 @@ from porter.model.pipeline.rings import names_in
 from porter.model.scopes import LOOPS, Variable, declared_names, resolve
 from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.mainloop import Pipelined
-from porter.passes.native.sites import Changes, Place
+from porter.passes.native.sites import OWN_LINES, Changes, OfFunction
 from porter.passes.native.slicing import Slice
 
 _ROUNDS = ("%", "/", "&", ">>")
@@ -49,10 +49,6 @@ class Places:
                 break
         self.declarations.sort(key=lambda n: n.start_byte)
 
-    def indices(self) -> Iterator[Node]:
-        """Every mention of the block's index in the kernel."""
-        return (n for n in find(self.function.body, "identifier") if self.function.text(n) == BLOCK)
-
     def outside(self, nodes: Sequence[Node]) -> list[Node]:
         """The declarations that are no part of these statements."""
         return [d for d in self.declarations if not any(inside(n, d) for n in nodes)]
@@ -68,7 +64,7 @@ class Counter:
 
 
 @dataclass(eq=False)
-class Part:
+class Part(OfFunction):
     """Statements for a tile by some threads, which stand where the node `at` is, and what they do with mbarriers.
     `carried` are declarations among them of what goes on from tile to tile; `counter` counts stages, which do."""
 
@@ -84,9 +80,6 @@ class Part:
         self.function = self.places.function
         self.slice = self.places.slice
         self.program = self.places.kernel.program
-
-    def _left(self, node: Node, what: str) -> Exception:
-        return Place(self.function, node).left(what)
 
     def _mine(self, node: Node) -> bool:
         return any(inside(n, node) for n in self.nodes)
@@ -156,7 +149,7 @@ class Part:
     def _carry(self, declared: Node, variable: Variable) -> None:
         """A declaration among the statements of a tile stands in front of them."""
         if declared.id not in {n.id for n in self.nodes}:
-            raise self._left(declared, f"that `{variable.name}` goes on from tile to tile")
+            raise self.left(declared, f"that `{variable.name}` goes on from tile to tile")
         if declared.id not in {n.id for n in self.carried}:
             self.carried.append(declared)
 
@@ -165,13 +158,13 @@ class Part:
     def _counts(self, variable: Variable, loop: Node, at: Node) -> None:
         if self.counter is not None:
             if self.counter.loop.id != loop.id or self.counter.name != variable.name:
-                raise self._left(at, "one loop that counts the stages of a tile")
+                raise self.left(at, "one loop that counts the stages of a tile")
             return
         declared, found, body = variable.declaration, counted(self.function, loop), loop.child_by_field_name("body")
         kind = declared.child_by_field_name("type") if declared is not None else None
         plain = found is not None and found.step == "1" and self.function.text(found.first).rstrip("uU") == "0"
         if not plain or kind is None or body is None or body.type != "compound_statement":
-            raise self._left(at, f"that `{variable.name}` counts stages from 0, one by one")
+            raise self.left(at, f"that `{variable.name}` counts stages from 0, one by one")
         self.counter = Counter(loop, variable.name, self.function.text(kind))
 
     def counted(self, line: str, passed: str) -> str:
@@ -193,7 +186,7 @@ class Part:
         last = body.named_children[-1]
         pad = self.places.kernel.context.indent(self.function, self.function.span(last))
         if source[start:end].strip():
-            raise self._left(last, "statements on lines of their own")
+            raise self.left(last, OWN_LINES)
         changes.replace(self.function, Span(start, start), f"{pad}++{passed};\n")
 
     def turned(self) -> Iterator[Node]:

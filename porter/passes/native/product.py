@@ -21,7 +21,7 @@ from porter.model.scopes import LOOPS, loop_around
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.next_turn import NextTurn
-from porter.passes.native.sites import Left, is_in
+from porter.passes.native.sites import OfFunction, is_in
 
 ONE_PRODUCT = "a loop that reads what a product gives, and multiplies again with that"
 NO_USE = (ONE_PRODUCT,)
@@ -29,7 +29,7 @@ NO_USE = (ONE_PRODUCT,)
 
 
 @dataclass(eq=False)
-class Product:
+class Product(OfFunction):
     """One accumulator whose MMAs begin each turn of a loop. `moved` are the statements from the beginning of the turn
     to its commit, `wait` that which waits for it, `load` that in front of which its results come to registers.
 
@@ -48,26 +48,26 @@ class Product:
         loads, stores = self.moves.loads[self.accumulator], self.moves.stores[self.accumulator]
         mine = [e.node for e in self._events if e.kind is Kind.MMA and e.accumulator is self.accumulator]
         if not mine or not loads:
-            raise self._left(self.function.body, ONE_PRODUCT)
+            raise self.left(self.function.body, ONE_PRODUCT)
         if stores:
-            raise self._left(mine[0], self._why(loads, mine))
+            raise self.left(mine[0], self._why(loads, mine))
         self.load = loads[0]
         loop = self.load.parent.parent if self.load.parent is not None else None
         is_loop = loop is not None and loop.type in ("for_statement", "while_statement", "do_statement")
         if not is_loop or loop is None or not all(inside(loop, n) for n in mine):
-            raise self._left(mine[0], self._why(loads, mine))
+            raise self.left(mine[0], self._why(loads, mine))
         self.loop = loop
         body = loop.child_by_field_name("body")
         if body is None or body.type != "compound_statement":
-            raise self._left(loop, "statements of a loop in braces")
+            raise self.left(loop, "statements of a loop in braces")
         self.body = body
         last = max(n.start_byte for n in mine)
         if not any(self._is_other(e) and e.node.start_byte > self.load.start_byte for e in self._in_loop):
-            raise self._left(self.load, ONE_PRODUCT)
+            raise self.left(self.load, ONE_PRODUCT)
         if len(loads) != 1:
-            raise self._left(loads[1], "one place where threads take the results of the first product")
+            raise self.left(loads[1], "one place where threads take the results of the first product")
         if last > self.load.start_byte:
-            raise self._left(self.load, "all MMAs of the first product in one loop, in the turn that reads them")
+            raise self.left(self.load, "all MMAs of the first product in one loop, in the turn that reads them")
         self._split(mine)
 
     def _why(self, loads: Sequence[Node], mine: Sequence[Node]) -> str:
@@ -80,9 +80,6 @@ class Product:
             if any(self._is_other(e) for e in self._events if inside(some[0], e.node)):
                 return "that every turn of the loop takes the results of the first product, in its own block"
         return ONE_PRODUCT
-
-    def _left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
 
     @cached_property
     def _events(self) -> list[Event]:
@@ -107,7 +104,7 @@ class Product:
             if i > last and any(e.kind is Kind.WAIT and inside(n, e.node) for e in self._in_loop)
         ]  # fmt: skip
         if last >= load or not waits:
-            raise self._left(self.load, "a wait for the first product between its MMAs and their results")
+            raise self.left(self.load, "a wait for the first product between its MMAs and their results")
         self.wait = statements[waits[0]]
         first = next(i for i, n in enumerate(statements) if not self.stays(n))
         self.moved = statements[first : waits[0]]
@@ -127,10 +124,10 @@ class Product:
     def check(self) -> None:
         """Look at what has to hold for it to be issued a turn ahead."""
         if self.function.style not in (Style.KERNEL, Style.DEVICE):
-            raise self._left(self.function.body, "a product that a kernel or a function issues, no method or macro")
+            raise self.left(self.function.body, "a product that a kernel or a function issues, no method or macro")
         home = self.accumulator.home
         if home.depth or home.path or home.is_separate or home.field_name:
-            raise self._left(self.load, "one array of registers for the results of the first product")
+            raise self.left(self.load, "one array of registers for the results of the first product")
         self._batches()
         self.next = NextTurn(
             self.program, self.function, self.loop, self.moved, self.done, self.rest,
@@ -146,7 +143,7 @@ class Product:
         """How many batches a turn commits."""
         behind = self.events_in(self.rest, Kind.COMMIT)
         for loop in filter(None, (loop_around(event.node, self.body) for event in behind)):
-            raise self._left(loop, "how many batches a turn commits")
+            raise self.left(loop, "how many batches a turn commits")
         self.in_flight = 1 + len(behind)
 
     def _kept(self) -> None:

@@ -25,7 +25,7 @@ from porter.passes.epilogue import RULE as LOADS
 from porter.passes.epilogue import load_of
 from porter.passes.moves import Moves
 from porter.passes.native.scale_d import Multiply, Value, mmas_of, scales_of
-from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.native.sites import Changes, Left, OfFunction, Place
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.types import ElementType
 from porter.steps.step import Declared, Step
@@ -108,7 +108,7 @@ class Addition:
 
 
 @dataclass(eq=False)
-class Promotion:
+class Promotion(OfFunction):
     context: PortContext
     moves: Moves
     changes: Changes
@@ -117,9 +117,6 @@ class Promotion:
 
     def __post_init__(self) -> None:
         self.function: Function = self.accumulator.function
-
-    def left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
 
     # --- What is there
 
@@ -231,8 +228,8 @@ class Promotion:
         declared = variable.declaration if variable is not None else None
         if variable is None or variable.param is not None or declared is None or self.inside(declared):
             raise self.left(self.addition.node, f"that `{name}` is an array of the function, from outside the loop")
-        for node in find(self.function.body, "identifier"):
-            if self.function.text(node) != name or whole.contains(self.function.span(node)):
+        for node in self.function.named(name):
+            if whole.contains(self.function.span(node)):
                 continue
             if self.inside(node):
                 raise self.left(node, f"that nothing else in the loop uses `{name}`")

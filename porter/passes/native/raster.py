@@ -19,7 +19,7 @@ from porter.passes.context import PortContext, qualified
 from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.alone import check_alone
 from porter.passes.native.mainloop import Pipelined
-from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.native.sites import Changes, OfFunction, Place
 from porter.steps.step import Step
 
 RULE = "PTR199"
@@ -46,28 +46,22 @@ def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None
 
 
 @dataclass(eq=False)
-class _Raster:
+class _Raster(OfFunction):
     function: Function
     changes: Changes
 
     def take(self) -> bool:
         """Gives whether the tiles are those of a grid."""
-        axes = {axis for node in self._indices() for axis in self._axes(node)}
+        axes = {axis for node in self.function.named(BLOCK) for axis in self._axes(node)}
         if not axes:
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         if "z" in axes:
-            raise self._left("a grid of at most two dimensions")
+            raise self.lacks("a grid of at most two dimensions")
         if "y" in axes:
             self._grid()
         else:
             self._numbers()
         return "y" in axes
-
-    def _left(self, what: str) -> Left:
-        return Left(self.function, self.function.span(self.function.body), what)
-
-    def _indices(self) -> list[Node]:
-        return [n for n in find(self.function.body, "identifier") if self.function.text(n) == BLOCK]
 
     def _axes(self, node: Node) -> str:
         above = node.parent
@@ -81,7 +75,7 @@ class _Raster:
 
     def _grid(self) -> None:
         """Another block's index in place of this one's, everywhere."""
-        for node in self._indices():
+        for node in self.function.named(BLOCK):
             self.changes.replace(self.function, self.function.span(node), INDEX)
 
     # --- Tiles that are numbered
@@ -93,7 +87,7 @@ class _Raster:
             name, count = self._number()
             parts = list(self._mentions(name))
         if {operator for _, operator in parts} != set(_PARTS):
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         for node, operator in parts:
             whole = node.parent
             assert whole is not None
@@ -107,7 +101,7 @@ class _Raster:
     def _by_itself(self) -> list[tuple[Node, str]]:
         """Quotients and remainders of the block's index, if that is all that is asked of it."""
         found = []
-        for node in self._indices():
+        for node in self.function.named(BLOCK):
             index = node.parent
             whole = index.parent if index is not None else None
             left = whole.child_by_field_name("left") if whole is not None else None
@@ -121,21 +115,21 @@ class _Raster:
 
     def _number(self) -> tuple[str, str]:
         """The variable that has the number of a tile, in each loop over tiles, and how many there are."""
-        found = {self._of(node) for node in self._indices()}
+        found = {self._of(node) for node in self.function.named(BLOCK)}
         if len(found) != 1:
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         return found.pop()
 
     def _of(self, index: Node) -> tuple[str, str]:
         text = self.function.text
         declaration, declarator = enclosing(index, "declaration"), enclosing(index, "init_declarator")
         if declaration is None or declarator is None or len(declaration.children_by_field_name("declarator")) != 1:
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         named, value = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("value")
         plain = re.compile(rf"(?:static_cast<[\w\s]+>\(|\(?\w*\)?\s*)?{BLOCK}\s*\.\s*x\)?")
         known = named is not None and named.type == "identifier" and value is not None and plain.fullmatch(text(value))
         if not known or named is None:
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         name, loop = text(named), declaration.parent
         if loop is None or loop.type != "for_statement":
             return name, "gridDim.x"

@@ -36,7 +36,7 @@ from porter.passes.native import promotion
 from porter.passes.native.powers import At, Powers
 from porter.passes.native.promotion import EIGHT_BITS, Addition, Promotion, promotions, without_parentheses
 from porter.passes.native.quads import Quads
-from porter.passes.native.sites import Changes, Left, Place, steps_below, written
+from porter.passes.native.sites import Changes, Left, Place, steps_below, threads_at, written
 from porter.ptx.arch import Limits
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.wgmma import COLUMN_GROUP, GROUP_REGISTERS, QUAD, THREADS, M
@@ -353,12 +353,9 @@ class Scaled(Promotion):
         """Threads of a block, and those that come to the loop."""
         program, function = self.context.program, self.function
         kernel = next(k for k in self.context.kernels if k.function is function)
-        threads = program.constants_in(function).evaluate(kernel.threads or "")
-        threads = min(threads or Limits.threads_per_block, Limits.threads_per_block)
-        runs = Who(program, threads).runs((Site(Frame(function), self.loop),))
-        if runs.threads is None:
-            raise self.left(self.loop, f"which threads `{runs.unknown}` lets through")
-        return threads, runs.threads
+        most = Limits.threads_per_block
+        threads = min(program.value(function, kernel.threads or "") or most, most)
+        return threads, threads_at(Who(program, threads), (Site(Frame(function), self.loop),))
 
     def _is_ahead(self, factor: _Factor) -> None:
         """That a factor is there ahead of the MMAs, and the same as where sums are added."""

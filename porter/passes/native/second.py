@@ -14,7 +14,7 @@ from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, Variable
 from porter.passes.native.product import Product
-from porter.passes.native.sites import Changes, Left, Place, is_in
+from porter.passes.native.sites import Changes, Left, OfFunction, Place, is_in
 from porter.passes.native.texts import indented, ported_text
 
 
@@ -27,7 +27,7 @@ def second_of(product: Product) -> Second | None:
 
 
 @dataclass(eq=False)
-class Second:
+class Second(OfFunction):
     """The last product of a turn. `wait` is the statement that waits for it, `given` those behind that give operands
     back, `needed` the statement in front of which its sums are needed in the next turn."""
 
@@ -47,9 +47,6 @@ class Second:
         self.complete = names.fresh("complete_sums")
         self._save()
 
-    def _left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
-
     # --- Facts
 
     def _find(self) -> None:
@@ -57,20 +54,20 @@ class Second:
         rest = [n for n in product.rest if n.type not in ("comment", "preproc_call")]
         commits, waits = product.events_in(rest, Kind.COMMIT), product.events_in(rest, Kind.WAIT)
         if len(commits) != 1 or len(waits) != 1 or waits[0].node.start_byte < commits[0].node.start_byte:
-            raise self._left(product.load, "one batch and one wait behind the first product")
+            raise self.left(product.load, "one batch and one wait behind the first product")
         self.wait = next(n for n in rest if inside(n, waits[0].node))
         at = next(i for i, n in enumerate(rest) if n.id == self.wait.id)
         for node in (product.wait, self.wait):
             inner = product.events_in([node], *Kind)
             if node.type != "expression_statement" or len(inner) != 1:
-                raise self._left(node, "a statement that does nothing but wait")
+                raise self.left(node, "a statement that does nothing but wait")
         updates = {n.id for n in product.next.updates}
         for node in rest[at + 1 :]:
             done = [o for o in product.walk if is_in(o, self.function, [node])]
             if node.id in updates or not (done or product.events_in([node], *Kind)):
                 continue
             if not done or any(o.kind != "arrive" for o in done):
-                raise self._left(node, "that nothing but arrivals stands behind the wait for the last product")
+                raise self.left(node, "that nothing but arrivals stands behind the wait for the last product")
             self.given.append(node)
         self.rest = rest[:at]
 
@@ -80,14 +77,14 @@ class Second:
         mmas = product.events_in(self.rest, Kind.MMA)
         accumulators = {id(e.accumulator): e.accumulator for e in mmas if e.accumulator is not None}
         if not accumulators or any(e.accumulator is None for e in mmas):
-            raise self._left(self.wait, "whose MMAs are the last product")
+            raise self.left(self.wait, "whose MMAs are the last product")
         first = min(e.node.start_byte for e in mmas)
         touched = []
         for accumulator in accumulators.values():
             for node in (*product.moves.loads[accumulator], *product.moves.stores[accumulator]):
                 if inside(product.body, node):
                     if node.end_byte > first:
-                        raise self._left(node, "that sums are touched ahead of the MMAs that add to them")
+                        raise self.left(node, "that sums are touched ahead of the MMAs that add to them")
                     touched.append(node)
         # where threads leave sums to the MMAs, these are what needs the last ones, and the operands that they read
         touched += [e.node for e in product.events_in(self.rest, Kind.FENCE, Kind.MMA)]
@@ -102,7 +99,7 @@ class Second:
         waits = [o for o in product.walk if o.kind == "wait" and split_index(o.barrier)[0] in names]
         loads = [o for o in product.walk if o.kind == "copy" and split_index(o.barrier)[0] in product.filled]
         if not loads or not all(_precedes(load, wait) for load in loads for wait in waits):
-            raise self._left(self.wait, "that the first product's operands are loaded first in each turn")
+            raise self.left(self.wait, "that the first product's operands are loaded first in each turn")
 
     def _save(self) -> None:
         """Values that giving operands back takes from its own turn."""
@@ -116,7 +113,7 @@ class Second:
                 if declared is not None and inside(product.loop, declared):
                     kind = declared.child_by_field_name("type")
                     if kind is None or kind.type not in ("primitive_type", "type_identifier", "sized_type_specifier"):
-                        raise self._left(name, f"the type of `{variable.name}`")
+                        raise self.left(name, f"the type of `{variable.name}`")
                 self.saved.append((variable, self.context.names.fresh(f"{variable.name}_before")))
 
     # --- Texts

@@ -16,11 +16,13 @@ from porter.model.functions import Function, Style
 from porter.model.kernels import statements_in
 from porter.model.pipeline.frames import Frame
 from porter.model.pipeline.operations import Operation, Site
+from porter.model.pipeline.who import Who
 from porter.model.program import Program, TensorCoreStatement
 from porter.passes.context import PortContext
 from porter.passes.mentions import definition_of
 from porter.passes.partial import with_lines
 
+OWN_LINES = "statements on lines of their own"
 _IDLE = ("declaration", "static_assert_declaration", "alias_declaration", "using_declaration", "type_definition")
 """Statements beside the one that a helper is about."""
 
@@ -31,6 +33,19 @@ class Left(Exception):
     def __init__(self, function: Function, span: Span, what: str) -> None:
         super().__init__(what)
         self.function, self.span, self.what = function, span, what
+
+
+class OfFunction:
+    """What looks at one function, and says what is missing there."""
+
+    function: Function
+
+    def left(self, node: Node, what: str) -> Left:
+        return Left(self.function, self.function.span(node), what)
+
+    def lacks(self, what: str) -> Left:
+        """What is missing in all of it."""
+        return self.left(self.function.body, what)
 
 
 @dataclass(frozen=True)
@@ -103,6 +118,18 @@ def _is_idle(node: Node) -> bool:
 
 def path_of(operation: Operation) -> Path:
     return tuple(Place(s.frame.function, s.node) for s in operation.sites)
+
+
+def threads_at(who: Who, sites: tuple[Site, ...]) -> frozenset[int]:
+    """The threads that come to the last of some sites by way of the others.
+
+    Raises:
+        Left: nobody knows.
+    """
+    found = who.runs(sites)
+    if found.threads is None:
+        raise Place(sites[0].frame.function, sites[0].node).left(f"which threads `{found.unknown}` lets through")
+    return found.threads
 
 
 def is_in(operation: Operation, function: Function, nodes: Iterable[Node]) -> bool:
@@ -196,16 +223,14 @@ class Changes:
 
     def statement(self, place: Place, text: str) -> None:
         """Another statement in place of one."""
-        if place.function.style is Style.MACRO:
-            raise place.left("it stands in a macro")
+        _no_macro(place.function, place.span)
         self.replace(place.function, place.span, text)
         self._gone.add((place.function.file.path, place.span))
 
     def drop(self, place: Place) -> None:
         """Take a statement away, with its line if it has that to itself."""
         function, node = place.function, place.node
-        if function.style is Style.MACRO:
-            raise place.left("it stands in a macro")
+        _no_macro(function, place.span)
         alone = node.parent is not None and node.parent.type == "compound_statement"
         span = whole_line(function, place.span) if alone else place.span
         self.replace(function, span, "" if alone else ";")
@@ -217,8 +242,7 @@ class Changes:
         Raises:
             Left: another rule wrote there.
         """
-        if function.style is Style.MACRO:
-            raise Left(function, span, "it stands in a macro")
+        _no_macro(function, span)
         for writer, edits in self.context.edits.items():
             for edit in (e for e in edits if e.path == function.file.path):
                 if writer == rule and span.contains(edit.span) and edit.span.start < span.end:
@@ -293,6 +317,25 @@ class Changes:
             path == edit.path and (span.contains(edit.span) if len(edit.span) else span.overlaps(edit.span))
             for path, span in self._gone
         )
+
+
+def _no_macro(function: Function, span: Span) -> None:
+    if function.style is Style.MACRO:
+        raise Left(function, span, "it stands in a macro")
+
+
+def own_lines(function: Function, span: Span, comment: bool = True) -> Span:
+    """The lines of a part of a function, without the end of the last; `comment`: one may follow there.
+
+    Raises:
+        Left: something else stands there.
+    """
+    source = function.file.source
+    start, end = source.rfind(b"\n", 0, span.start) + 1, source.find(b"\n", span.end)
+    behind = source[span.end : max(end, 0)].strip()
+    if end < 0 or source[start : span.start].strip() or (behind and not (comment and behind.startswith(b"//"))):
+        raise Left(function, span, OWN_LINES)
+    return Span(start, end)
 
 
 def whole_line(function: Function, span: Span) -> Span:

@@ -18,7 +18,7 @@ from porter.model.pipeline.read import pipeline_of
 from porter.passes.context import PortContext
 from porter.passes.native.counting import Counting, Literal, Mention, Word, initialized
 from porter.passes.native.mainloop import Pipelined
-from porter.passes.native.sites import Changes, Left
+from porter.passes.native.sites import Changes, Left, OfFunction
 from porter.passes.native.taking import Taking
 from porter.steps.step import Declared, Ring, Step
 
@@ -40,7 +40,7 @@ def take(context: PortContext, found: list[Pipelined], count: int) -> tuple[Chan
 
 
 @dataclass(eq=False)
-class Stages:
+class Stages(OfFunction):
     """The step for one kernel."""
 
     kernel: Pipelined
@@ -68,11 +68,8 @@ class Stages:
         """The constant that says how many stages there are."""
         names = {r.stages.text.split("::")[-1] for r in self.facts.rings if r.stages is not None}
         if len(names) != 1 or any(r.stages is None or not r.index for r in self.facts.rings):
-            raise self._left("one number of stages that all mbarriers have")
+            raise self.lacks("one number of stages that all mbarriers have")
         return self.counting.literal(next(iter(names)))
-
-    def _left(self, what: str) -> Left:
-        return Left(self.function, self.function.span(self.function.body), what)
 
     def _edit(self, literal: Literal) -> int:
         count = self.count
@@ -81,7 +78,7 @@ class Stages:
             count = 1 << (count.bit_length() - 1)
         if count <= literal.value:
             more = " by a power of two" if masked else ""
-            raise self._left(f"room for more than {literal.value} stages{more}")
+            raise self.lacks(f"room for more than {literal.value} stages{more}")
         own = next(f for f in self.program.functions if f.file is literal.file)
         at = Span(literal.node.start_byte, literal.node.end_byte)
         self.changes.replace(own, at, literal.instead(count))
@@ -114,14 +111,14 @@ class Stages:
         """That launches ask for as much memory as their attribute allows, each by the constant."""
         found = list(amounts(self.program, self.function))
         if not found:
-            raise self._left("who launches it, and with how much shared memory")
+            raise self.lacks("who launches it, and with how much shared memory")
         for file in self.program.sources.files.values():
             for node in find(file.root, "identifier"):
                 if file.text(node) == self.function.name and not _is_launch(file, node):
                     raise self.counting.left(file, node, "what is launched here, and with how much shared memory")
         texts = {_plain(_uncast(caller.text(node))) for caller, node in found}
         if len(texts) != 1:
-            raise self._left("that the attribute of the kernel and its launch ask for the same shared memory")
+            raise self.lacks("that the attribute of the kernel and its launch ask for the same shared memory")
         for caller, node in found:
             if not self._grows(caller.file, node, 0):
                 raise Left(caller, caller.span(node), "shared memory of the launch that grows with the stages")

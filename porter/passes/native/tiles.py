@@ -18,11 +18,12 @@ from porter.model.scopes import LOOPS
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.native import mma_thread
+from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.alone import check_alone, touches_shared
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.part import Part, Places
 from porter.passes.native.raster import reordered
-from porter.passes.native.sites import Changes, Place, is_in, prefix
+from porter.passes.native.sites import Changes, OfFunction, Place, is_in, prefix
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.wrapping import lines_of, wrap
@@ -58,7 +59,7 @@ def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None
 
 
 @dataclass(eq=False)
-class _Tiled:
+class _Tiled(OfFunction):
     """One kernel. `loading` are the statements of a tile by those who load, in `loading_block`, `storing` those that
     consumers run behind their MMAs."""
 
@@ -81,15 +82,12 @@ class _Tiled:
         self.passed = self.context.names.own("passed")
         self.places = Places(self.kernel, self.slice)
 
-    def _left(self, node: Node, what: str) -> Exception:
-        return Place(self.function, node).left(what)
-
     # --- What is known
 
     def check_loops(self) -> None:
         """Raises Left: a block has several tiles."""
         if self.slice.loops:
-            raise self._left(self.slice.loops[0], "that a block has one tile: it takes several in a loop")
+            raise self.left(self.slice.loops[0], "that a block has one tile: it takes several in a loop")
 
     def find(self) -> None:
         """Find whose statements are whose."""
@@ -117,10 +115,10 @@ class _Tiled:
             top = top.parent
         block = top.parent
         if block is None or block.id == self.function.body.id:
-            raise self._left(site.node, "loads in a block of their own")
+            raise self.left(site.node, "loads in a block of their own")
         loaders = kernel.who.runs(prefix(copies[0], self.function, top)).threads
         if loaders is None:
-            raise self._left(top, "loads in a block of their own")
+            raise self.left(top, "loads in a block of their own")
         first = next(n for n in block.named_children if any(is_in(o, self.function, [n]) for o in others))
         self.loading = [n for n in block.named_children if n.start_byte >= first.start_byte]
         self.loaders, self.asker = loaders, min(kernel.runs(copies[0]))
@@ -150,7 +148,7 @@ class _Tiled:
             self._head(self.stores),
         )
         if self.loads.carried:
-            raise self._left(self.loads.carried[0], "what loads go on with ahead of what is done for a tile")
+            raise self.left(self.loads.carried[0], "what loads go on with ahead of what is done for a tile")
 
     def _issued(self, line: str) -> str:
         """A line of the part of the thread that issues MMAs."""
@@ -186,7 +184,7 @@ class _Tiled:
 
     def take(self, changes: Changes) -> None:
         """Places of tiles follow the tile, and what they replace goes."""
-        for node in self.places.indices():
+        for node in self.function.named(BLOCK):
             if any(inside(n, node) for n in (*self.loading, *self.storing)):
                 changes.whole(self.function, self.function.span(node), f"{self.name}.index")
         for node in self.loads.turned():

@@ -27,9 +27,9 @@ from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.read import pipeline_of
 from porter.model.program import Program
 from porter.model.scopes import resolve
-from porter.passes.native.feeding import feeds
+from porter.passes.native.feeding import feeds, multiple_of
 from porter.passes.native.host_places import HostPlaces
-from porter.passes.native.sites import Left, path_of
+from porter.passes.native.sites import Left, OfFunction, path_of
 from porter.passes.native.wide_mma import arrays, column_extent, wider
 from porter.passes.native.width import Judging, Widths
 from porter.ptx.umma import Kind, legal_n
@@ -67,7 +67,7 @@ def widened(program: Program, launch: HostLaunch | None) -> Wider | None:
 
 
 @dataclass(eq=False)
-class _Wide:
+class _Wide(OfFunction):
     program: Program
     function: Function
     launch: HostLaunch | None
@@ -86,7 +86,7 @@ class _Wide:
     def take(self) -> Wider:
         sizes = {o.multiplies.n for o in self.multiplies if o.multiplies is not None}
         if not sizes:
-            raise self._left("which statements multiply")
+            raise self.lacks("which statements multiply")
         found, missing = [], []
         for copy, coordinate, size in self._columns():
             try:
@@ -94,7 +94,7 @@ class _Wide:
             except Left as left:
                 missing.append(left)
         if len(found) > 1:
-            raise self._left("which copies bring A and which bring B")
+            raise self.lacks("which copies bring A and which bring B")
         if not found:
             raise missing[0]
         return found[0]
@@ -105,20 +105,20 @@ class _Wide:
         constant, literal = self.widths.literal(name.rpartition("::")[2])
         self.width = literal.value
         if 2 * self.width > WIDEST:
-            raise self._left(AS_WIDE)
+            raise self.lacks(AS_WIDE)
         self._clusters(axis)
         if self.width not in sizes or self.constants.evaluate(name) != self.width:
-            raise self._left(f"MMAs of {self.width} columns, as many as a tile has")
+            raise self.lacks(f"MMAs of {self.width} columns, as many as a tile has")
         self.widths.require_own(constant, literal)
         self.mentions = list(self.widths.mentions(constant))
         host = HostPlaces(self.program, self.function)
         if host.launches != 1:
-            raise self._left("one place that launches it")
+            raise self.lacks("one place that launches it")
         judging = Judging(self.program, self.constants, self.widths, self.width, size, host)
         edits = [_edit(literal.file, literal.node, literal.instead(2 * self.width))]
         edits += (edit for mention in self.mentions for edit in judging.edits(mention))
         if not judging.rounds:
-            raise self._left(f"a grid that host code makes of `{constant}`")
+            raise self.lacks(f"a grid that host code makes of `{constant}`")
         names, registers = self._registers()
         follows = [(m.file.path, m.span) for m in self.mentions]
         named = 2 * self.width not in sizes
@@ -130,11 +130,8 @@ class _Wide:
         half = self._half(coordinate, size, "xyz"[axis], judging)
         edits += self._loops(judging.loops, names, registers, half)
         if any(e.path != self.program.sources.root for e in edits):
-            raise self._left("all that makes a tile in the file itself: others may include its headers")
+            raise self.lacks("all that makes a tile in the file itself: others may include its headers")
         return Wider(self.function.name, tuple(edits), axis)
-
-    def _left(self, what: str) -> Left:
-        return Left(self.function, self.function.span(self.function.body), what)
 
     # --- Which columns a block has
 
@@ -143,12 +140,12 @@ class _Wide:
         number. Where the text of MMAs does not say which of two copies that is, both."""
         launch = self.launch
         if launch is None or launch.grid is None:
-            raise self._left("its launch: no host code in these files makes one that is understood")
+            raise self.lacks("its launch: no host code in these files makes one that is understood")
         maps = {m.param: m for m in launch.maps}
         sides = [[o for o in self.copies if feeds(self.program, self.multiplies, o, operand)] for operand in ("a", "b")]
         if any(len(s) != 1 for s in sides) or sides[0] == sides[1]:
             if len(self.copies) != 2:
-                raise self._left("one load of A and one of B for each stage")
+                raise self.lacks("one load of A and one of B for each stage")
             orders = [(0, 1), (1, 0)]
         else:
             self.copies, orders = [sides[0][0], sides[1][0]], [(0, 1)]
@@ -161,7 +158,7 @@ class _Wide:
         for a, b in orders:
             own = set(dims[b]) - set(dims[a])
             if len(own) != 1:
-                raise self._left("which dimensions of A and B are rows and columns")
+                raise self.lacks("which dimensions of A and B are rows and columns")
             size = own.pop()
             yield self.copies[b], self.copies[b].coords[dims[b].index(size)], size
 
@@ -171,10 +168,10 @@ class _Wide:
         axes = set(_AXIS.findall(text))
         if len(axes) != 1:
             raise path_of(copy)[0].left(f"that `{coordinate}` follows from the block's index in the grid")
-        at = [self._first_of(_AXIS.sub(f"({v})", text)) for v in (0, 1, 2, 5)]
-        if at[0] != 0 or not at[1] or at[2] != 2 * at[1] or at[3] != 5 * at[1]:
+        width = multiple_of(lambda v: self._first_of(_AXIS.sub(f"({v})", text)))
+        if width is None:
             raise path_of(copy)[0].left(f"`{coordinate}` as a multiple of the tile's index")
-        names = [n for n in dict.fromkeys(re.findall(_WORD, text)) if self.constants.evaluate(n) == at[1]]
+        names = [n for n in dict.fromkeys(re.findall(_WORD, text)) if self.constants.evaluate(n) == width]
         if len(names) != 1:
             raise path_of(copy)[0].left(f"the constant that `{coordinate}` is a multiple of")
         return names[0], "xyz".index(axes.pop())
@@ -198,9 +195,9 @@ class _Wide:
     def _clusters(self, axis: int) -> None:
         cluster = self.launch.cluster if self.launch is not None else None
         if cluster is not None and cluster[axis : axis + 1] not in ((), ("1",)):
-            raise self._left("clusters that are one block wide in columns")
+            raise self.lacks("clusters that are one block wide in columns")
         if "__cluster_dims__" in self.function.text(self.function.node):
-            raise self._left("a kernel without clusters of its own")
+            raise self.lacks("a kernel without clusters of its own")
 
     # --- MMAs and the registers of their sums
 
@@ -210,7 +207,7 @@ class _Wide:
         mine = [a for a in found.accumulators if a.sizes & {self.width}]
         counts = {self.width // 4 if a.packed else self.width // 2 for a in mine}
         if not mine or len(counts) != 1:
-            raise self._left(f"accumulators of {self.width} columns")
+            raise self.lacks(f"accumulators of {self.width} columns")
         names = {a.name for a in mine} | {a.home.field_name for a in mine if a.home.field_name}
         for accumulator in mine:
             names |= set(re.findall(r"[A-Za-z_]\w*", accumulator.home.path))
@@ -232,7 +229,7 @@ class _Wide:
                     done.add(statement.node.id)
                     yield from wider(function, statement, self.width, registers)
         if not done:
-            raise self._left(f"the text of its MMAs of {self.width} columns")
+            raise self.lacks(f"the text of its MMAs of {self.width} columns")
 
     # --- What is done with sums
 
@@ -241,11 +238,11 @@ class _Wide:
         tile, which leave out what is outside."""
         if self.stores:
             if judging.floors and not judging.checks:
-                raise self._left("that host code asks for whole tiles, or rounds their number up")
+                raise self.lacks("that host code asks for whole tiles, or rounds their number up")
             return ""
         given = {text: name for name, text in self.launch.sizes} if self.launch is not None else {}
         if size not in given:
-            raise self._left("columns of the product as a parameter of the kernel, as the last tile may have fewer")
+            raise self.lacks("columns of the product as a parameter of the kernel, as the last tile may have fewer")
         whole = self._name()
         if "cluster" in self._expanded(coordinate):
             coordinate = f"blockIdx.{axis} * {whole}"
@@ -258,7 +255,7 @@ class _Wide:
         for mention in self.mentions:
             if mention.file is self.function.file and own.contains(mention.span) and not mention.word.derived:
                 return mention.text(mention.node)
-        raise self._left("the width of a tile in the kernel itself")
+        raise self.lacks("the width of a tile in the kernel itself")
 
     def _loops(self, follow: Sequence[Node], names: set[str], registers: int, half: str) -> Iterator[Edit]:
         """Loops over sums. Those that end by the width, or by a number that stands for all registers, have twice as
