@@ -113,10 +113,8 @@ class Choice(OfRoot):
         return found
 
     def require_gain(self, before: Mapping[str, Built], after: Mapping[str, Built], said: Said) -> None:
-        """
-        Raises:
-            WithoutError: by the grade an instantiation is slower, or none is faster; SpillsError: ptxas spills more.
-        """
+        """Raises WithoutError: by the grade an instantiation is slower, or none is faster; SpillsError: ptxas spills
+        more."""
         best = 0.0
         for one, other in ((one, after[key]) for key, one in before.items()):
             more = other.spilled - one.spilled

@@ -90,10 +90,8 @@ class _Choice(Choice):
         self.best = ported
 
     def choose(self, trial: Ported) -> None:
-        """
-        Raises:
-            WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
-        """
+        """Raises WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling
+        raises."""
         if not self.has_step(trial):
             raise self.missing(trial, NO_USE)
         self.spills = False

@@ -139,10 +139,7 @@ def cuda_roots(ported: Ported) -> list[PortedRoot]:
 
 
 def builder_of(session: Searching) -> ToolkitBuilder:
-    """
-    Raises:
-        PorterError: BAD_TOOLKIT.
-    """
+    """Raises PorterError: BAD_TOOLKIT."""
     return ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None, compilable, session.target)
 
 

@@ -41,10 +41,7 @@ class _Choice(Choice):
     NAME = NAME
 
     def look(self) -> None:
-        """
-        Raises:
-            WithoutError: two blocks are no faster; PorterError: what compiling raises.
-        """
+        """Raises WithoutError: two blocks are no faster; PorterError: what compiling raises."""
         if self.ported.keeps_hopper:
             raise self.without("a port by itself: the original's form, which needs an SM, stands beside it")
         rows, best = self.built_of(self.ported), 0.0
@@ -60,11 +57,8 @@ class _Choice(Choice):
         self.rows = rows
 
     def choose(self, trial: Ported) -> None:
-        """
-        Raises:
-            WithoutError: a fact is missing in the text, or what ptxas makes of it is no faster; PorterError: what
-                compiling raises.
-        """
+        """Raises WithoutError: a fact is missing in the text, or what ptxas makes of it is no faster; PorterError: what
+        compiling raises."""
         if not self.has_step(trial):
             raise self.missing(trial)
         self.require_gain(self.rows, self.built_of(trial), _SAID)

@@ -266,11 +266,7 @@ class _Choice(OfRoot):
 
     def _look_at_sizes(self, held: int) -> None:
         """The same where types of a library are made of the number: a stage takes what the launch asks for more with
-        one more.
-
-        Raises:
-            WithoutError: the step refuses it, or host code does not say in numbers what it asks for.
-        """
+        one more. Raises WithoutError: the step refuses it, or host code does not say in numbers what it asks for."""
         path, rules, kernel = Path(self.root.path), rules_of(self.session), self.root.kernels[0]
 
         def asks(count: int) -> int:

@@ -31,10 +31,8 @@ class _Choice(Choice):
     NAME = NAME
 
     def choose(self, trial: Ported) -> None:
-        """
-        Raises:
-            WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
-        """
+        """Raises WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling
+        raises."""
         if not self.has_step(trial):
             raise self.missing(trial, NO_USE)
         self.require_gain(self.built_of(self.ported), self.built_of(trial), _SAID)

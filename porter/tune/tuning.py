@@ -66,11 +66,8 @@ def _chosen(session: Searching, ported: Ported, root: PortedRoot, make: Make) ->
 
 
 def _spilled(session: Searching, ported: Ported, root: PortedRoot) -> int:
-    """Bytes that the kernels of a root, compiled as the cases beside it ask for, spill in all.
-
-    Raises:
-        PorterError: what compiling raises.
-    """
+    """Bytes that the kernels of a root, compiled as the cases beside it ask for, spill in all. Raises PorterError: what
+    compiling raises."""
     made_of, builder = port_of(port_plan(session, ported, root)), builder_of(session)
     nbytes = 0
     for case in cases_of(root):

@@ -66,10 +66,8 @@ class _Choice(Choice):
     NAME = NAME
 
     def choose(self, trial: Ported, make: Make) -> None:
-        """
-        Raises:
-            WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
-        """
+        """Raises WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling
+        raises."""
         if not self.has_step(trial):
             raise WithoutError(*_about(trial, self.root))
         rates, only = [], adding(make, chosen=of_step(NAME, [self.root.path]))

@@ -120,11 +120,8 @@ class _Blocks(OfFunction):
         return written_count(self.program, operation)[2]
 
     def _write(self, operation: Operation, number: int) -> None:
-        """Another number for a setmaxnreg, where its number is written.
-
-        Raises:
-            Left: that is no place of this kernel's alone.
-        """
+        """Another number for a setmaxnreg, where its number is written. Raises Left: that is no place of this kernel's
+        alone."""
         place, span, _ = written_count(self.program, operation)
         mine = {id(k.function) for k in self.context.kernels}
         if id(place.function) in reached(self.program, (k for k in self.program.kernels if id(k) not in mine)):

@@ -168,10 +168,7 @@ class _BulkStore(OfFunction):
 
     def _columns(self, node: Node) -> _Loop:
         """The loop whose turns are the columns: the innermost around a store each of whose turns is whole columns.
-
-        Raises:
-            Left: there is none; says what the outermost that might be it lacks.
-        """
+        Raises Left: there is none; says what the outermost that might be it lacks."""
         why = self.left(node, "a loop over columns around this store")
         for outer in (n for n in above(node, self.function.body) if n.type in LOOPS):
             loop = self._loop(outer)
@@ -206,11 +203,7 @@ class _BulkStore(OfFunction):
         return _Loop(node, variable, first, step, turns)
 
     def _inside(self, loop: _Loop) -> Iterator[_Store]:
-        """The stores in a loop.
-
-        Raises:
-            Left: how often an inner loop runs is not known.
-        """
+        """The stores in a loop. Raises Left: how often an inner loop runs is not known."""
         body = self._body(loop.node)
         if body is None:
             raise self.left(loop.node, "a loop over columns in braces")
@@ -253,11 +246,7 @@ class _BulkStore(OfFunction):
     # --- Rows
 
     def _rows(self, loop: _Loop, stores: list[_Store]) -> Rows:
-        """What stores of a turn come to.
-
-        Raises:
-            Left: they are no rows.
-        """
+        """What stores of a turn come to. Raises Left: they are no rows."""
         puts: list[Put] = []
         for index, store in enumerate(stores):
             for turn in product(*(range(one.turns or 0) for one in store.loops)):

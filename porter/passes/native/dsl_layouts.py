@@ -123,11 +123,8 @@ def _called_with(kernel: Kernel, node: cst.CSTNode) -> cst.Call | None:
 def _slices(
     kernel: Kernel, function: cst.FunctionDef, name: str, launch: cst.Call, operands: Collection[str], changes: _Changes
 ) -> list[cst.CSTNode]:
-    """The layout of one stage, wherever it is made of a layout, and names that are bound to it.
-
-    Raises:
-        Left: the layout has another use, which may ask for its modes.
-    """
+    """The layout of one stage, wherever it is made of a layout, and names that are bound to it. Raises Left: the layout
+    has another use, which may ask for its modes."""
     text, found = kernel.text, list[cst.CSTNode]()
     for node in _uses(function, kernel, name):
         parent, call = text.parent(node), _called_with(kernel, node)
@@ -232,11 +229,8 @@ def _tensors(kernel: Kernel, layout: str) -> list[str]:
 
 
 def _in_shared_memory(kernel: Kernel, tensor: str, operand: Mapping[str, str], changes: _Changes) -> None:
-    """Where the buffers of an operand are filled, and what an MMA reads of them.
-
-    Raises:
-        Left: they are used apart from that, or not for both.
-    """
+    """Where the buffers of an operand are filled, and what an MMA reads of them. Raises Left: they are used apart from
+    that, or not for both."""
     text, found = kernel.text, set[str]()
     for node in _uses(kernel.function, kernel, tensor):
         call = _called_with(kernel, node)

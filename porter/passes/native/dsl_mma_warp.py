@@ -106,11 +106,7 @@ def _loop_over_tiles(kernel: Kernel) -> _Loop:
 
 
 def _counts(kernel: Kernel) -> set[str]:
-    """Names in what says whether a tile has MMAs, where sums are cleared.
-
-    Raises:
-        Left: the main loop itself says it.
-    """
+    """Names in what says whether a tile has MMAs, where sums are cleared. Raises Left: the main loop itself says it."""
     if not any(method(c, "fill") in kernel.accumulator.names for c in found_in(kernel.function, cst.Call)):
         return set()
     names = {n for end in bounds(kernel) for n in _reads(cst.parse_expression(end))}

@@ -59,11 +59,7 @@ def _grids(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]
 
 
 def _dimension(caller: Function, node: Node, index: int) -> Node:
-    """The expression of a dimension of a grid.
-
-    Raises:
-        Left: it is not found.
-    """
+    """The expression of a dimension of a grid. Raises Left: it is not found."""
     while node.type == "parenthesized_expression" and len(node.named_children) == 1:
         node = node.named_children[0]
     if node.type == "call_expression":

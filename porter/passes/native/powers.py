@@ -306,11 +306,7 @@ class Powers:
     # --- Names and functions
 
     def _inside(self, at: At, node: Node) -> tuple[At, Node]:
-        """What a function of the sources returns, that does nothing else.
-
-        Raises:
-            Left: it is no such call.
-        """
+        """What a function of the sources returns, that does nothing else. Raises Left: it is no such call."""
         calls = self.program.calls_by_node.get(node.id, ())
         targets = [t for c in calls for t in self.program.targets(c)]
         name = _callee(at, node)
@@ -356,11 +352,7 @@ class Powers:
             self._asked.discard(key)
 
     def _values(self, at: At, variable: Variable) -> Iterator[Node]:
-        """What a local variable is set to.
-
-        Raises:
-            Left: something else may set it.
-        """
+        """What a local variable is set to. Raises Left: something else may set it."""
         for one in settings_of(self.program, variable):
             if one.sign not in ("=", "*=") or one.value is None:
                 raise at.left(one.node, f"what `{variable.name}` is set to")

@@ -121,10 +121,7 @@ class Promotion(OfFunction):
     # --- What is there
 
     def read(self) -> None:
-        """
-        Raises:
-            Left: the accumulator is not promoted, or not in a way that is understood.
-        """
+        """Raises Left: the accumulator is not promoted, or not in a way that is understood."""
         declared = self.accumulator.variable.declaration or self.function.body
         for mma in self.mmas:
             op = mma.step.op

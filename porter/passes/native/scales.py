@@ -78,11 +78,8 @@ def missing(context: PortContext, moves: Moves, among: Sequence[Accumulator]) ->
 
 
 def _fits(found: list[Scaled], factors: int) -> None:
-    """That factors fit into Tensor Memory beside these sums; what else there is, the compiler checks.
-
-    Raises:
-        Left: they do not.
-    """
+    """That factors fit into Tensor Memory beside these sums; what else there is, the compiler checks. Raises Left: they
+    do not."""
     columns = sum(max(m.step.op.n for m in one.mmas) for one in found)
     if columns + factors > COLUMNS:
         what = f"{factors} columns of Tensor Memory for factors beside {columns} of sums"
@@ -90,11 +87,8 @@ def _fits(found: list[Scaled], factors: int) -> None:
 
 
 def _only_these(context: PortContext, found: list[Scaled]) -> None:
-    """That MMAs of FP8 are all of sums with scales: they are issued by one function of the port.
-
-    Raises:
-        Left: some are of others.
-    """
+    """That MMAs of FP8 are all of sums with scales: they are issued by one function of the port. Raises Left: some are
+    of others."""
     mine = {id(m.step) for one in found for m in one.mmas}
     for statement in context.program.statements:
         for step in statement.steps:
@@ -156,11 +150,8 @@ class Scaled(Promotion):
     # --- The addition
 
     def _elements(self, node: Node) -> Iterator[tuple[int, tuple[tuple[_Factor, ...], str]]]:
-        """By element of a thread what it is multiplied by, and the name of the array that it is added to.
-
-        Raises:
-            Left: a statement is something else.
-        """
+        """By element of a thread what it is multiplied by, and the name of the array that it is added to. Raises Left:
+        a statement is something else."""
         if self.accumulator.home.depth:
             raise self.left(node, "a sum that is one tile, and no array of such")
         seen: set[int] = set()
