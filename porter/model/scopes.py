@@ -120,6 +120,12 @@ def _declares(function: Function, node: Node, name: str, before: int) -> Variabl
     return None
 
 
+def names_declared(function: Function, declaration: Node) -> set[str]:
+    """The names that a declaration declares."""
+    declarators = declaration.children_by_field_name("declarator")
+    return {function.text(n) for declarator in declarators for n in declared_names(declarator)}
+
+
 def declared_names(declarator: Node) -> list[Node]:
     """The identifiers that a declarator declares: several of a structured binding."""
     inner: Node | None = declarator

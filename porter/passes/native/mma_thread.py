@@ -15,14 +15,14 @@ from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
-from porter.model.scopes import LOOPS, declared_names
+from porter.model.scopes import LOOPS, names_declared
 from porter.model.tensor_core import Step
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.native import release
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
-from porter.passes.native.sites import Changes, Place, own_lines, prefix, statement_of, written
+from porter.passes.native.sites import Changes, Place, is_in, own_lines, prefix, statement_of, written
 from porter.passes.native.slicing import BLOCKS, Level, Slice
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text, tile_lines
@@ -111,9 +111,10 @@ class Move:
         block = kernel.first.parent
         assert block is not None
         ahead = [n for n in block.named_children if n.start_byte < kernel.first.start_byte]
-        waits = [s.node for o in kernel.walk.operations if o.kind == "wait" and self._fills(o.barrier)
-                 for s in o.sites if s.frame.function is self.function]  # fmt: skip
-        first = next((i for i, node in enumerate(ahead) if any(inside(node, w) for w in waits)), len(ahead))
+        filled = {o.barrier.split("[")[0] for o in kernel.walk.operations if o.kind == "copy"}
+        waits = [o for o in kernel.walk.operations if o.kind == "wait" and o.barrier.split("[")[0] in filled]
+        waiting = (i for i, node in enumerate(ahead) if any(is_in(o, self.function, [node]) for o in waits))
+        first = next(waiting, len(ahead))
         found = [*ahead[first:], *kernel.range]
         while found[0].prev_named_sibling is not None and found[0].prev_named_sibling.type == "comment":
             comment = found[0].prev_named_sibling
@@ -185,7 +186,8 @@ class Move:
     def _consumers(self) -> None:
         """They take the sums where they multiplied."""
         tiles = ", ".join(self.names.tile(a) for a in self.kernel.accumulators)
-        self.changes.instead(self.function, self._whole(), f"{self.names.warpgroup}.take({tiles});")
+        lines = own_lines(self.function, self.span, comment=False)
+        self.changes.instead(self.function, lines, f"{self.names.warpgroup}.take({tiles});")
         if self.slice.loops or self.tiles is not None:
             block = self.range[0].parent
             assert block is not None
@@ -206,21 +208,12 @@ class Move:
         """A declaration that only the thread needs goes with it."""
         if statement.type != "declaration" or level.node.type != "compound_statement":
             return
-        declared = [n for d in statement.children_by_field_name("declarator") for n in declared_names(d)]
-        names = {self.function.text(n) for n in declared}
-        mine = [self.function.span(statement), self.span]
-        for node in (n for name in names for n in self.function.named(name)):
-            if not any(s.contains(self.function.span(node)) for s in mine):
-                return
-        written_to = [e for edits in self.context.edits.values() for e in edits]
-        span = self.function.span(statement)
-        if any(e.path == self.function.file.path and e.span.start == span.end and not len(e.span) for e in written_to):
-            return
-        self.changes.drop(Place(self.function, statement))
-
-    def _whole(self) -> Span:
-        """The range, from the first character of its line on."""
-        return own_lines(self.function, self.span, comment=False)
+        function, span = self.function, self.function.span(statement)
+        uses = (n for name in names_declared(function, statement) for n in function.named(name))
+        edits = (e for edits in self.context.edits.values() for e in edits if e.path == function.file.path)
+        is_used = any(not span.contains(function.span(n)) and not self.span.contains(function.span(n)) for n in uses)
+        if not is_used and not any(e.span == Span(span.end, span.end) for e in edits):
+            self.changes.drop(Place(function, statement))
 
     # --- The thread's part
 
@@ -240,18 +233,13 @@ class Move:
         # other CTAs' commits arrive here for as long as they share stages
         helpers = self.context.helpers
         drained = [f"    {self.names.warpgroup}.drain({helpers.drained});"] if helpers.shares else []
-        lines = [*self._opening().splitlines(), *constants, *lines, *drained, "}"]
+        opening = emit.lines(
+            "mma_thread", elect=qualified("elect_mma_thread"), state_type=qualified("Warpgroup"),
+            state=self.names.warpgroup, tmem=self.names.tmem,
+        )  # fmt: skip
+        lines = [*opening.splitlines(), *constants, *lines, *drained, "}"]
         span, whole = self.context.statement_before(self.function, at, "\n".join(lines), above_comments=True)
         self.changes.replace(self.function, span, whole)
-
-    def _opening(self) -> str:
-        return emit.lines(
-            "mma_thread",
-            elect=qualified("elect_mma_thread"),
-            state_type=qualified("Warpgroup"),
-            state=self.names.warpgroup,
-            tmem=self.names.tmem,
-        )
 
     def _body(self, index: int, pad: str) -> Iterator[str]:
         """The lines of a level and those in it."""
@@ -316,15 +304,13 @@ class Move:
 
     def _statement(self, node: Node, pad: str) -> Iterator[str]:
         for accumulator in self.kernel.accumulators:
-            declaration = accumulator.variable.declaration
+            declaration, zeroed = accumulator.variable.declaration, self.context.flow.zeroing_of(accumulator)
             if declaration is not None and declaration.id == node.id:
                 yield from (pad + line for line in self._tile(accumulator))
                 return
-        for accumulator in self.kernel.accumulators:
-            for zeroing in self.context.flow.zeroing_of(accumulator):
-                if zeroing.node.id == node.id:
-                    yield from (pad + line for line in self._cleared(node))
-                    return
+            if any(zeroing.node.id == node.id for zeroing in zeroed):
+                yield from (pad + line for line in self._cleared(node))
+                return
         yield from self._lines(node, pad)
 
     def _ported(self, span: Span) -> str:
@@ -401,10 +387,6 @@ class Move:
             if not any(n.type in _CHOICES for n in chain if not inside(n, block)):
                 return False
         return True
-
-    def _fills(self, barrier: str) -> bool:
-        name = barrier.split("[")[0]
-        return any(o.kind == "copy" and o.barrier.split("[")[0] == name for o in self.kernel.walk.operations)
 
 
 def _write(taking: Taking) -> None:

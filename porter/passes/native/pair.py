@@ -19,7 +19,7 @@ from porter.model.functions import Function, Style
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
-from porter.model.scopes import LOOPS, declared_names, resolve
+from porter.model.scopes import LOOPS, names_declared, resolve
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import asking, reached
@@ -296,12 +296,15 @@ class Pair:
         assert block is not None
         last = self.move.range[-1]
         nodes = [n for n in block.named_children if n.start_byte > last.start_byte]
-        going = {s.id for level in self.move.slice.levels for s in level.statements}
-        while nodes and nodes[-1].id in going:
+        while nodes and nodes[-1].id in self._going():
             nodes.pop()
         if not nodes:
             raise self.kernel.begin.left("what is done with the sums of a tile")
         return nodes
+
+    def _going(self) -> set[int]:
+        """Statements that lead to the next tile, by their ids."""
+        return {s.id for level in self.move.slice.levels for s in level.statements}
 
     def _region_span(self) -> Span:
         """From the end of the line that the range ends in to that of the last statement."""
@@ -372,9 +375,8 @@ class Pair:
 
     def _kind(self, name: str) -> str:
         variable = resolve(self.function, self.move.range[0], name)
-        kind = None
-        if variable is not None and variable.declaration is not None:
-            kind = variable.declaration.child_by_field_name("type")
+        declaration = variable.declaration if variable is not None else None
+        kind = declaration.child_by_field_name("type") if declaration is not None else None
         return self.function.text(kind) if kind is not None else "auto"
 
     def _derived(self, tiles: set[str], region: list[Node]) -> list[str]:
@@ -382,7 +384,7 @@ class Pair:
         block = self.move.range[0].parent
         assert block is not None
         lines, names = [], set(tiles)
-        going = {s.id for level in self.move.slice.levels for s in level.statements}
+        going = self._going()
         for node in block.named_children:
             if node.start_byte >= self.move.range[0].start_byte:
                 break
@@ -392,7 +394,7 @@ class Pair:
             values = [v for d in held if (v := d.child_by_field_name("value")) is not None]
             if not names & {self.function.text(n) for v in values for n in find(v, "identifier")}:
                 continue
-            declared = {self.function.text(n) for d in held for n in declared_names(d)}
+            declared = names_declared(self.function, node)
             names |= declared
             if any(self.function.text(n) in declared for r in region for n in find(r, "identifier")):
                 lines.append(" ".join(ported_text(self.context, self.function, self.function.span(node)).split()))

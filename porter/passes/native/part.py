@@ -16,7 +16,7 @@ from porter.model.functions import Function
 from porter.model.kernels import SHARED
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import names_in
-from porter.model.scopes import LOOPS, Variable, declared_names, resolve
+from porter.model.scopes import LOOPS, Variable, names_declared, resolve
 from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import OWN_LINES, Changes, OfFunction
@@ -44,7 +44,7 @@ class Places:
                 if node in self.declarations or not words & {BLOCK, *self.names}:
                     continue
                 self.declarations.append(node)
-                self.names |= {text(n) for d in node.children_by_field_name("declarator") for n in declared_names(d)}
+                self.names |= names_declared(self.function, node)
             if len(self.declarations) == before:
                 break
         self.declarations.sort(key=lambda n: n.start_byte)
@@ -206,11 +206,9 @@ class Part(OfFunction):
         wanted = self._words(self.function.text(n) for n in self.nodes)
         found: list[Node] = []
         for declaration in reversed(outside):
-            text = self.function.text
-            names = {text(n) for d in declaration.children_by_field_name("declarator") for n in declared_names(d)}
-            if names & wanted:
+            if names_declared(self.function, declaration) & wanted:
                 found.insert(0, declaration)
-                wanted |= self._words([text(declaration)])
+                wanted |= self._words([self.function.text(declaration)])
         return found
 
     def _words(self, texts: Iterable[str]) -> set[str]:

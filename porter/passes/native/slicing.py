@@ -15,7 +15,7 @@ from porter.lang.cuda import find, inside
 from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import Frame
-from porter.model.scopes import LOOPS, Variable, declared_names, resolve
+from porter.model.scopes import LOOPS, Variable, names_declared, resolve
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Place
 from porter.passes.native.writes import Writes
@@ -191,9 +191,8 @@ class Slice:
             return True
         if statement.type != "declaration":
             return any(self._writes_needed(d) for d in find(statement, "declaration") if d.id != statement.id)
-        declared = [n for d in statement.children_by_field_name("declarator") for n in declared_names(d)]
         places = {v.declaration.id for v in self._needed.values() if v.declaration is not None}
-        return statement.id in places and bool(declared)
+        return statement.id in places and bool(names_declared(self.function, statement))
 
     def _constant(self, variable: Variable, name: Node) -> bool:
         """Whether a variable tells threads apart; it gets its value in the thread that issues."""
@@ -216,10 +215,8 @@ class Slice:
 
     def _is_constant(self, node: Node) -> bool:
         """Whether a statement only declares what has a constant here."""
-        if node.type != "declaration":
-            return False
-        declared = [n for d in node.children_by_field_name("declarator") for n in declared_names(d)]
-        return bool(declared) and all(self.function.text(n) in self.constants for n in declared)
+        declared = names_declared(self.function, node) if node.type == "declaration" else set()
+        return bool(declared) and declared <= set(self.constants)
 
     def shows(self, level: Level) -> list[Node]:
         """Statements of a level that the thread runs: without declarations of constants."""
