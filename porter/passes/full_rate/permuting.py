@@ -40,6 +40,8 @@ PART = 16
 """Rows that a warp has of an m64 tile."""
 _INTEGERS = re.compile(r"(?:u?int(?:8|16|32|64)?(?:_t)?|unsigned|long|size_t)\Z")
 _DEEPEST = 8
+_SIMPLE = ("identifier", "number_literal", "field_expression", "call_expression", "subscript_expression")
+"""What a sum or a product needs no parentheses around."""
 
 
 def permute(context: PortContext, found: Proposal, host: HostSide) -> None:
@@ -118,18 +120,17 @@ class _Permuting:
         statement = statement_of(Place(function, site.node))
         if statement.type != "expression_statement" or function.style is Style.MACRO:
             raise self.loads.left(copy, "a load of A is no statement of its own")
-        path, text = function.file.path, function.text(row)
-        given = f", {text} / {PART} % {LANES // PART}" if _is_simple(row) else f", ({text}) / {PART} % {LANES // PART}"
+        path, (opened, closed) = function.file.path, ("", "") if row.type in _SIMPLE else ("(", ")")
+        given = f", {opened}{function.text(row)}{closed} / {PART} % {LANES // PART}"
         of_tile = given if rows < LANES else ""
         pad = self.context.indent(function, function.span(statement)) + "    "
         begin = function.span(statement).start
         self._insert(path, begin, f"for (int {name} = 0; {name} < {rows // PART}; ++{name})\n{pad}", function)
         self._insert(path, function.span(to).start, f"{qualified('rows_of_a')}<{row_bytes}>(", function)
         self._insert(path, function.span(to).end, f", {name}{of_tile})", function)
-        if not _is_simple(row):
-            self._insert(path, function.span(row).start, "(", function)
-        after = "" if _is_simple(row) else ")"
-        self._insert(path, function.span(row).end, f"{after} + {PART} * {name}", function)
+        if opened:
+            self._insert(path, function.span(row).start, opened, function)
+        self._insert(path, function.span(row).end, f"{closed} + {PART} * {name}", function)
 
     def _insert(self, path: str, at: int, text: str, function: Function) -> None:
         self._edits[Edit(path, Span(at, at), as_bytes(text.replace("\n", function.file.newline)))] = None
@@ -244,7 +245,3 @@ class _Permuting:
 
 def _is_at(site: Site, other: Site) -> bool:
     return site.node.id == other.node.id and site.frame.function is other.frame.function
-
-
-def _is_simple(node: Node) -> bool:
-    return node.type in ("identifier", "number_literal", "field_expression", "call_expression", "subscript_expression")

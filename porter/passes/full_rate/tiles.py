@@ -168,7 +168,9 @@ class Tiles:
         chosen = node.parent
         if chosen is None or chosen.type != "subscript_expression" or enclosing(node, "lambda_expression") is not None:
             return None
-        return tile_loop(self.program, self.accumulator, function, _index(function, chosen), chosen)
+        listed = chosen.child_by_field_name("indices") or chosen.child_by_field_name("index")
+        index = function.text(listed).strip("[] ") if listed is not None else ""
+        return tile_loop(self.program, self.accumulator, function, index, chosen)
 
     def _chooses(self, name: Node) -> bool:
         """Whether an index chooses registers of a tile."""
@@ -221,12 +223,6 @@ class Tiles:
 
 def _words(text: str) -> set[str]:
     return set(_NAME.findall(text))
-
-
-def _index(function: Function, node: Node) -> str:
-    """What stands between the brackets of a subscript."""
-    listed = node.child_by_field_name("indices") or node.child_by_field_name("index")
-    return function.text(listed).strip("[] ") if listed is not None else ""
 
 
 def _terms(function: Function, node: Node, sign: int) -> Iterator[tuple[Node, int]]:

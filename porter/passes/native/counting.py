@@ -357,11 +357,8 @@ def template_name(template: Node) -> bytes | None:
             return named.text if named is not None else None
         if child.type in ("function_definition", "declaration"):
             declarator = child.child_by_field_name("declarator")
-            while declarator is not None and declarator.type != "identifier":
-                inner = declarator.child_by_field_name("declarator")
-                if inner is None:
-                    inside = list(find(declarator, "identifier", "field_identifier"))
-                    return inside[0].text if inside else None
+            while declarator is not None and (inner := declarator.child_by_field_name("declarator")) is not None:
                 declarator = inner
-            return declarator.text if declarator is not None else None
+            first = next(find(declarator or child, "identifier", "field_identifier"), None)
+            return first.text if first is not None else None
     return None

@@ -135,7 +135,7 @@ def _slices(
         bound, call = _listed(kernel, node, operands) if call is None else (_bound_to(kernel, call), call)
         if call is None or not text.is_a(call.func, KNOWN["slice"]) or len(call.args) != 2:
             raise Left(f"a layout that is used apart from its stages, by `{text.code(text.statement(node))}`", node)
-        if not m.matches(_value_of(kernel, function, call.args[1].value), _STAGE):
+        if not m.matches(_value_of(function, call.args[1].value), _STAGE):
             raise Left("a stage of a layout", call)
         changes.add(call.args[1].value, _NEW_STAGE)
         found += [call, *(_of_stage(kernel, function, bound) if bound else ())]
@@ -176,7 +176,7 @@ def _listed(kernel: Kernel, node: cst.Name, operands: Collection[str]) -> tuple[
     return names[values.index(node)], call
 
 
-def _value_of(kernel: Kernel, function: cst.FunctionDef, value: cst.BaseExpression) -> cst.BaseExpression:
+def _value_of(function: cst.FunctionDef, value: cst.BaseExpression) -> cst.BaseExpression:
     """What a name stands for that one statement binds."""
     if isinstance(value, cst.Name):
         said = [b[1] for s in found_in(function, cst.SimpleStatementLine) if (b := assigned(s)) and b[0] == value.value]

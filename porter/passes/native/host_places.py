@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cached_property
 
 from tree_sitter import Node
@@ -57,12 +58,12 @@ class HostPlaces:
         declaration = enclosing(node, "declaration")
         return declaration is not None and self._uses(file, declaration, node, self.is_amount)
 
-    def _uses(self, file: CudaFile, declaration: Node, node: Node, are: object) -> bool:
+    def _uses(self, file: CudaFile, declaration: Node, node: Node, are: Callable[[CudaFile, Node], bool]) -> bool:
         """Whether all uses of the variable that a number is the first value of are such places."""
         declarator = enclosing(node, "init_declarator")
         named = declared_name(declarator) if declarator is not None else None
         around = enclosing(declaration, "compound_statement")
-        if named is None or around is None or not callable(are):
+        if named is None or around is None:
             return False
         name = file.text(named)
         uses = [n for n in find(around, "identifier") if file.text(n) == name and n.start_byte > declaration.end_byte]

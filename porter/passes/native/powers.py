@@ -119,7 +119,7 @@ class Powers:
         cast, value = self._cast(at, node)
         if value is not None:
             self._converted(at, node, cast, value)
-        elif self._is_bits(at, node, name) and len(args) == 1:
+        elif self._is_bits(node, name) and len(args) == 1:
             self._deeper(at, args[0], self._exponent)
         elif self._is_toolkit(node, name, _EXP2) and len(args) == 1:
             self._deeper(at, args[0], self._whole)
@@ -136,7 +136,7 @@ class Powers:
             inner, value = self._inside(at, node)
             self.power(inner, value)
 
-    def _is_bits(self, at: At, node: Node, name: str) -> bool:
+    def _is_bits(self, node: Node, name: str) -> bool:
         bit_cast = any(name == f"{b}<float>" for b in _BIT_CASTS)
         return bit_cast or self._is_toolkit(node, name, _OF_BITS)
 

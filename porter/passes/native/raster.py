@@ -100,18 +100,9 @@ class _Raster(OfFunction):
 
     def _by_itself(self) -> list[tuple[Node, str]]:
         """Quotients and remainders of the block's index, if that is all that is asked of it."""
-        found = []
-        for node in self.function.named(BLOCK):
-            index = node.parent
-            whole = index.parent if index is not None else None
-            left = whole.child_by_field_name("left") if whole is not None else None
-            operator = whole.child_by_field_name("operator") if whole is not None else None
-            if index is None or left is None or operator is None or left.id != index.id or operator.type not in _PARTS:
-                return []
-            if enclosing(index, *LOOPS) is not None:
-                return []
-            found.append((index, operator.type))
-        return found
+        indices = [node.parent for node in self.function.named(BLOCK)]
+        found = [(index, _part(index)) for index in indices if index is not None and enclosing(index, *LOOPS) is None]
+        return found if len(found) == len(indices) and all(operator for _, operator in found) else []
 
     def _number(self) -> tuple[str, str]:
         """The variable that has the number of a tile, in each loop over tiles, and how many there are."""
@@ -144,14 +135,19 @@ class _Raster(OfFunction):
     def _mentions(self, name: str) -> Iterator[tuple[Node, str]]:
         """Quotients and remainders of the number."""
         for node in self.function.named(name):
-            above, variable = node.parent, resolve(self.function, node, name)
-            left = above.child_by_field_name("left") if above is not None else None
-            operator = above.child_by_field_name("operator") if above is not None else None
+            variable, operator = resolve(self.function, node, name), _part(node)
             declared = variable.declaration if variable is not None else None
-            if declared is None or left is None or left.id != node.id or operator is None:
+            if not operator or declared is None:
                 continue
-            if operator.type in _PARTS and any(self.function.text(n) == BLOCK for n in find(declared, "identifier")):
-                yield node, operator.type
+            if any(self.function.text(n) == BLOCK for n in find(declared, "identifier")):
+                yield node, operator
+
+
+def _part(node: Node) -> str:
+    """The sign of what a number is divided by; empty where it is not."""
+    whole = node.parent
+    left, sign = (whole.child_by_field_name(n) if whole is not None else None for n in ("left", "operator"))
+    return sign.type if left is not None and left.id == node.id and sign is not None and sign.type in _PARTS else ""
 
 
 def reordered(text: str, instead: str) -> str:

@@ -38,6 +38,7 @@ _NARROW = {
     ),
 }
 """Instructions whose scope is that of their own CTA."""
+_CAST = re.compile(r"static_cast<(?:uint32_t|unsigned(?: int)?)>\((.*).|\((?:uint32_t|unsigned(?: int)?)\)(.*)")
 NAME = "release"
 
 
@@ -290,11 +291,8 @@ def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
 def _uncast(text: str) -> str:
     """Without the cast of a pointer to the integer that an instruction takes."""
     text = tidy(text)
-    for cast in ("static_cast<uint32_t>(", "static_cast<unsigned>(", "static_cast<unsigned int>(", "(uint32_t)",
-                 "(unsigned)", "(unsigned int)"):  # fmt: skip
-        if text.startswith(cast):
-            return _uncast(text[len(cast) : -1] if cast.endswith("(") else text[len(cast) :])
-    return text
+    cast = _CAST.fullmatch(text)
+    return _uncast(cast[1] or cast[2]) if cast is not None else text
 
 
 STEP = steps.Step(

@@ -210,7 +210,8 @@ class Slice:
         kind = declared.child_by_field_name("type")
         text = self.function.text(kind) if kind is not None else "auto"
         text = "int" if text == "auto" else text
-        self.constants.setdefault(variable.name, f"const {text} {variable.name} = {_literal(text, value)};")
+        literal = str(bool(value)).lower() if text.split()[-1] == "bool" else str(value)
+        self.constants.setdefault(variable.name, f"const {text} {variable.name} = {literal};")
         return True
 
     def _is_constant(self, node: Node) -> bool:
@@ -221,9 +222,3 @@ class Slice:
     def shows(self, level: Level) -> list[Node]:
         """Statements of a level that the thread runs: without declarations of constants."""
         return [s for s in level.statements if not self._is_constant(s)]
-
-
-def _literal(kind: str, value: int) -> str:
-    if kind.split()[-1] == "bool":
-        return "true" if value else "false"
-    return str(value)
