@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
+from porter.lang.cuda import above
 from porter.model.functions import Function, Param, Style, declared_name
 
 PREPROCESSOR_BLOCKS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else")
@@ -52,12 +53,7 @@ class Variable:
 
 def loop_around(node: Node, body: Node) -> Node | None:
     """The innermost loop within a body that a node stands in."""
-    current = node.parent
-    while current is not None and current.id != body.id:
-        if current.type in LOOPS:
-            return current
-        current = current.parent
-    return None
+    return next((n for n in above(node, body) if n.type in LOOPS), None)
 
 
 def resolve(function: Function, node: Node, name: str) -> Variable | None:

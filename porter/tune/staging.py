@@ -267,18 +267,15 @@ class _Choice(OfRoot):
     def _look_at_sizes(self, held: int) -> None:
         """The same where types of a library are made of the number: a stage takes what the launch asks for more with
         one more. Raises WithoutError: the step refuses it, or host code does not say in numbers what it asks for."""
-        path, rules, kernel = Path(self.root.path), rules_of(self.session), self.root.kernels[0]
 
         def asks(count: int) -> int:
             """What a launch asks for with so many stages."""
-            root, made = self.root, self.ported
+            made = self.ported
             if count > held:
                 made = self.make(stages=frozenset({(self.root.path, count)}))
-                root = self.of(made)
-                if not root.stages:
+                if not self.of(made).stages:
                     raise self.missing(made)
-            port = materialize(PortPlan(files=made.of_root(root), layout=layout_of(made)), path)
-            found = asked_of(port, kernel, rules, root.include_dirs, major_of(self.session))
+            found = self._asked(made)
             if found is None or found.dynamic_smem is None:
                 raise self.without("the dynamic shared memory of the launch, as a number")
             return found.dynamic_smem
@@ -289,6 +286,12 @@ class _Choice(OfRoot):
         # that more stages take more of what is asked for, the step has seen by the types
         self.held, self.nbytes, self.most = held, 0, most
 
+    def _asked(self, made: Ported) -> Asked | None:
+        """What launches of a port ask for, as its host code says."""
+        root, rules = self.of(made), rules_of(self.session)
+        port = materialize(PortPlan(files=made.of_root(root), layout=layout_of(made)), Path(root.path))
+        return asked_of(port, root.kernels[0], rules, root.include_dirs, major_of(self.session))
+
     def choose(self, most: Ported) -> None:
         """The number that the grade finds best, of those up to what the port `most` has.
 
@@ -298,11 +301,8 @@ class _Choice(OfRoot):
         root = self.of(most)
         if not root.stages:
             raise self.missing(most)
-        path, rules, kernel = Path(root.path), rules_of(self.session), root.kernels[0]
-        port = materialize(PortPlan(files=most.of_root(root), layout=layout_of(most)), path)
-        before = asked_of(path, kernel, rules, root.include_dirs)
-        after = asked_of(port, kernel, rules, root.include_dirs, major_of(self.session))
-        if not _grows(before, after, (root.stages - self.held) * self.nbytes):
+        before = asked_of(Path(root.path), root.kernels[0], rules_of(self.session), root.include_dirs)
+        if not _grows(before, self._asked(most), (root.stages - self.held) * self.nbytes):
             raise self.without("shared memory of the launch that grows with the stages")
         # the text may allow powers of two alone
         any_number = root.stages == self.most

@@ -5,7 +5,7 @@ and where its host code follows."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.wide import AS_WIDE, NAME
 from porter.passes.ported import Ported, PortedRoot
 from porter.passes.widening import why_not
-from porter.rules.rule import Rule
-from porter.scan.pipeline import KernelPipeline, pipelines
+from porter.scan.pipeline import pipelines
 from porter.scan.staging import HostLaunch, launch_of
 from porter.steps.cute import WIDE_PAIR
 from porter.tune.choosing import GAIN, Choice, Chosen, ended
@@ -52,12 +51,8 @@ def widened(session: Searching, ported: Ported, make: Make) -> Chosen:
 def _why_not(session: Searching, ported: Ported, root: PortedRoot) -> Diagnostic | None:
     """What the text of a root lacks, which is cheaper to ask than to port it."""
     sources = load_sources(Path(root.path), root.include_dirs)
-    launches = partial(pipelines_of, rules_of(session))
-    return why_not(sources, rules_of(session), launches, ported.keeps_hopper)
-
-
-def pipelines_of(rules: Sequence[Rule], path: Path, include_dirs: Sequence[Path]) -> list[KernelPipeline]:
-    return pipelines(path, rules, include_dirs)
+    rules = rules_of(session)
+    return why_not(sources, rules, lambda path, dirs: pipelines(path, rules, dirs), ported.keeps_hopper)
 
 
 class _Choice(Choice):

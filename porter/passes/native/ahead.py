@@ -12,7 +12,6 @@ from tree_sitter import Node
 
 from porter.lang.cuda import inside
 from porter.lang.text import Span
-from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.passes import emit, epilogue
 from porter.passes.context import PortContext
@@ -53,8 +52,7 @@ def _product(context: PortContext, kernel: Kernel, moves: Moves) -> Product:
     """The first product of a kernel's loop: the only one, or there is no such step."""
     found, why = [], None
     for accumulator in context.accumulators.accumulators:
-        function = accumulator.function
-        if any(kernel.function is f for f in [function, *_callers(context, function, set())]):
+        if id(kernel.function) in context.program.reaching([accumulator.function]):
             try:
                 found.append(Product(context, kernel, moves, accumulator))
             except Left as left:
@@ -66,15 +64,6 @@ def _product(context: PortContext, kernel: Kernel, moves: Moves) -> Product:
         raise why
     what = "one product of a turn that threads compute from" if found else ONE_PRODUCT
     raise Left(function, function.span(function.body), what)
-
-
-def _callers(context: PortContext, function: Function, seen: set[int]) -> list[Function]:
-    found = []
-    for call in context.program.callers(function):
-        if id(call.caller) not in seen:
-            seen.add(id(call.caller))
-            found += [call.caller, *_callers(context, call.caller, seen)]
-    return found
 
 
 @dataclass(eq=False)
