@@ -9,6 +9,7 @@ columns of both halves, one behind the other.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
@@ -21,7 +22,7 @@ from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, names_declared, resolve
 from porter.passes import emit
-from porter.passes.context import PortContext, qualified
+from porter.passes.context import qualified
 from porter.passes.full_rate.renaming import asking, reached
 from porter.passes.native import mma_thread
 from porter.passes.native.feeding import feeds, multiple_of
@@ -52,27 +53,6 @@ class Side:
     copies: tuple[Operation, ...]
     tile: int
     half: str
-
-
-def ahead(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
-    """What other steps have to find: a kernel that is run for half of a product, by pairs."""
-    changes = Changes(context, RULE)
-    Pair(_only(found), changes, launch).ahead()
-    return changes
-
-
-def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
-    """The rest of the step, behind that which gives MMAs a thread of their own."""
-    changes = Changes(context, RULE)
-    Pair(_only(found), changes, launch).take()
-    context.helpers.paired = True
-    return changes
-
-
-def _only(found: list[Pipelined]) -> Pipelined:
-    if len(found) != 1:
-        raise found[0].begin.left("that the file has one kernel")
-    return found[0]
 
 
 @dataclass(eq=False)
@@ -151,6 +131,7 @@ class Pair:
     # --- The kernel, for half of a product
 
     def ahead(self) -> None:
+        """What other steps have to find: a kernel that is run for half of a product, by pairs."""
         self._blocks()
         self._waits()
         names = {side.size: side for side in self.sides}
@@ -214,6 +195,7 @@ class Pair:
     # --- The two CTAs
 
     def take(self) -> None:
+        """The rest of the step, behind that which gives MMAs a thread of their own."""
         self._barriers()
         self._drain()
         for side in self.sides:
@@ -421,11 +403,23 @@ def _times(name: str, factor: int) -> str:
 
 def _write(taking: Taking) -> None:
     """Steps that move statements find those of a pair: they are taken again behind what a pair changes."""
-    context, launch, found = taking.context, taking.launch, taking.found
-    context.helpers.buffers = 2 if "double-buffer" in taking.trial.names else 1
-    ahead(context, found, launch).make()
+    launch, found = taking.launch, taking.found
+    taking.context.helpers.buffers = 2 if "double-buffer" in taking.trial.names else 1
+    _take(taking, found, launch, Pair.ahead)
     taking.rebuild()
-    take(context, taking.found, launch).make()
+    _take(taking, taking.found, launch, Pair.take)
+    taking.context.helpers.paired = True
+
+
+def _take(
+    taking: Taking, found: list[Pipelined], launch: HostLaunch | None, part: Callable[[Pair], None]
+) -> None:  # fmt: skip
+    """Make the edits of a part of the step."""
+    if len(found) != 1:
+        raise found[0].begin.left("that the file has one kernel")
+    changes = Changes(taking.context, RULE)
+    part(Pair(found[0], changes, launch))
+    changes.make()
 
 
 STEP = Step(

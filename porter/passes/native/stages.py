@@ -15,7 +15,6 @@ from porter.model.block_size import LAUNCHERS
 from porter.model.dynamic_shared import ATTRIBUTES, amounts, configures
 from porter.model.functions import declared_name
 from porter.model.pipeline.read import pipeline_of
-from porter.passes.context import PortContext
 from porter.passes.native.counting import Counting, Literal, Mention, Word, initialized
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Changes, Left, OfFunction
@@ -27,16 +26,6 @@ NAME = "stages"
 _NAMING = ("template_function", "qualified_identifier", "pointer_expression", "cast_expression",
            "parenthesized_expression")  # fmt: skip
 _DECLARING = ("function_declarator", "init_declarator", "template_instantiation")
-
-
-def take(context: PortContext, found: list[Pipelined], count: int) -> tuple[Changes, int]:
-    """The edits of the step, for all kernels, with `count` stages or as many as the text allows of these; and their
-    number."""
-    if len(found) != 1:
-        at = found[0].kernel.function
-        raise Left(at, at.span(at.body), "that the file has one kernel")
-    changes = Changes(context, RULE)
-    return changes, Stages(found[0], changes, count).take()
 
 
 @dataclass(eq=False)
@@ -54,6 +43,7 @@ class Stages(OfFunction):
         self.counting = Counting(self.program, self.function)
 
     def take(self) -> int:
+        """With so many stages, or as many of these as the text allows: how many."""
         constant, literal = self._constant()
         self.counting.require_own(constant, literal)
         self.mentions = list(self.counting.mentions(constant))
@@ -191,7 +181,11 @@ def _uncast(text: str) -> str:
 
 
 def _write(taking: Taking) -> None:
-    changes, taking.made[NAME] = take(taking.context, taking.found, taking.asked[NAME])
+    found, changes = taking.found, Changes(taking.context, RULE)
+    if len(found) != 1:
+        at = found[0].kernel.function
+        raise Left(at, at.span(at.body), "that the file has one kernel")
+    taking.made[NAME] = Stages(found[0], changes, taking.asked[NAME]).take()
     changes.make()
 
 

@@ -12,11 +12,10 @@ from tree_sitter import Node
 
 from porter.lang.cuda import above, inside
 from porter.lang.text import Span
-from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.scopes import LOOPS
 from porter.passes import emit
-from porter.passes.context import PortContext, qualified
+from porter.passes.context import qualified
 from porter.passes.native import mma_thread
 from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.alone import check_alone, touches_shared
@@ -34,9 +33,12 @@ NAME = "tiles"
 _LOADING = ("copy", "arrive", "arrive_tx", "expect_tx", "wait")
 
 
-def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> None:
-    """The step for all kernels, with the threads that issue their MMAs."""
-    ahead = Changes(context, RULE)
+def _write(taking: Taking) -> None:
+    """With the threads that issue the MMAs."""
+    context, found = taking.context, taking.found
+    if taking.port.helpers.shares:
+        raise found[0].begin.left("stages of one CTA: those of a cluster are for tiles beside each other")
+    launch, ahead = taking.launch, Changes(context, RULE)
     kernels = [_Tiled(kernel, mma_thread.moved(kernel), ahead) for kernel in found]
     for one in kernels:
         one.check_loops()
@@ -206,13 +208,6 @@ class _Tiled(OfFunction):
             text = "".join(f"{pad}{one}\n" if one else "\n" for one in head)
             end = (f"{pad}{tail}" if tail else "") + f"{pad}}}\n"
             wrap(self.context, RULE, self.function, lines, text, end)
-
-
-def _write(taking: Taking) -> None:
-    if taking.port.helpers.shares:
-        what = "stages of one CTA: those of a cluster are for tiles beside each other"
-        raise taking.found[0].begin.left(what)
-    take(taking.context, taking.found, taking.launch)
 
 
 STEP = Step(
