@@ -79,7 +79,8 @@ class NextTurn(OfFunction):
             if text in self.program.macros.by_name:
                 yield from ((name, word) for word in self.program.macros.words(text))
 
-    def _variables(self, node: Node) -> Iterator[tuple[Node, Variable]]:
+    def reads(self, node: Node) -> Iterator[tuple[Node, Variable]]:
+        """Variables that a statement names."""
         for name, text in self._mentions(node):
             variable = resolve(self.function, name, text)
             if variable is not None and text not in self.sums:
@@ -106,7 +107,7 @@ class NextTurn(OfFunction):
         todo = [*self.moved, self.condition]
         while todo:
             for statement in todo:
-                for _, variable in self._variables(statement):
+                for _, variable in self.reads(statement):
                     self._need(variable)
             todo = []
             for statement in self._later():
@@ -171,7 +172,7 @@ class NextTurn(OfFunction):
         return any(
             v.declaration is not None and v.declaration.id == statement.id
             for update in self.updates
-            for _, v in self._variables(update)
+            for _, v in self.reads(update)
         )
 
     def _update(self, statement: Node) -> None:
@@ -182,10 +183,6 @@ class NextTurn(OfFunction):
                 self.carried.setdefault(variable.key, variable)
 
     # --- What the step asks beside
-
-    def reads(self, node: Node) -> Iterator[tuple[Node, Variable]]:
-        """Variables that a statement names."""
-        yield from self._variables(node)
 
     def varies(self, variable: Variable) -> bool:
         """Whether a variable may have another value in another turn."""
@@ -214,7 +211,7 @@ class NextTurn(OfFunction):
             plain = held is not None and held.type == "identifier"
             if value is None or kind is None or not plain or value.type in ("argument_list", "initializer_list"):
                 raise self.left(declared, f"what `{variable.name}` begins with")
-            if any(v.declaration is not None and v.declaration.id == declared.id for _, v in self._variables(value)):
+            if any(v.declaration is not None and v.declaration.id == declared.id for _, v in self.reads(value)):
                 raise self.left(declared, f"what `{variable.name}` begins with")
             found.append((self.function.text(kind), variable.name, self.function.text(value)))
         return found

@@ -57,6 +57,7 @@ class Product(OfFunction):
         if not is_loop or loop is None or not all(inside(loop, n) for n in mine):
             raise self.left(mine[0], self._why(loads, mine))
         self.loop = loop
+        self._in_loop = [e for e in self._events if inside(loop, e.node)]
         body = loop.child_by_field_name("body")
         if body is None or body.type != "compound_statement":
             raise self.left(loop, "statements of a loop in braces")
@@ -84,10 +85,6 @@ class Product(OfFunction):
     @cached_property
     def _events(self) -> list[Event]:
         return events_of(self.context.flow.flow(self.function))
-
-    @property
-    def _in_loop(self) -> list[Event]:
-        return [e for e in self._events if inside(self.loop, e.node)]
 
     def _is_other(self, event: Event) -> bool:
         return event.kind is Kind.MMA and event.accumulator is not self.accumulator

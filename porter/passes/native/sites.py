@@ -224,8 +224,7 @@ class Changes:
     def statement(self, place: Place, text: str) -> None:
         """Another statement in place of one."""
         _no_macro(place.function, place.span)
-        self.replace(place.function, place.span, text)
-        self._gone.add((place.function.file.path, place.span))
+        self.whole(place.function, place.span, text)
 
     def drop(self, place: Place) -> None:
         """Take a statement away, with its line if it has that to itself."""
@@ -233,8 +232,7 @@ class Changes:
         _no_macro(function, place.span)
         alone = node.parent is not None and node.parent.type == "compound_statement"
         span = whole_line(function, place.span) if alone else place.span
-        self.replace(function, span, "" if alone else ";")
-        self._gone.add((function.file.path, span))
+        self.whole(function, span, "" if alone else ";")
 
     def cut(self, function: Function, span: Span, rule: str) -> None:
         """Take a statement and its lines away, with what a rule wrote there.
@@ -292,8 +290,7 @@ class Changes:
         else:
             body = function.span(function.body)
             span = Span(body.start + 1, body.end - 1)
-        self.replace(function, span, "")
-        self._gone.add((function.file.path, span))
+        self.whole(function, span, "")
 
     def unmake(self) -> None:
         """Take these edits out of the port, which has them from a step before."""
@@ -309,8 +306,7 @@ class Changes:
         """A statement in place of whole lines, indented like the first."""
         first = function.file.source[span.start : span.end]
         pad = first[: len(first) - len(first.lstrip())].decode()
-        self.replace(function, span, pad + text)
-        self._gone.add((function.file.path, span))
+        self.whole(function, span, pad + text)
 
     def _goes(self, edit: Edit) -> bool:
         return any(edit is d for d in self._dropped) or any(
