@@ -18,7 +18,7 @@ from porter.model.program import Program
 from porter.model.pure import is_toolkit
 from porter.model.scopes import Variable, resolve
 from porter.model.settings import settings_of
-from porter.passes.native.sites import Left
+from porter.passes.native.sites import Left, OfFunction
 
 MANTISSA = 23
 """Bits of a float below its exponent."""
@@ -43,7 +43,7 @@ _DEEPEST = 24
 
 
 @dataclass(frozen=True, eq=False)
-class At:
+class At(OfFunction):
     """Where an expression stands: in a function, whose parameters are what a call of it hands over."""
 
     function: Function
@@ -51,9 +51,6 @@ class At:
 
     def text(self, node: Node) -> str:
         return "".join(self.function.text(node).split())
-
-    def left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
 
 
 class Powers:
