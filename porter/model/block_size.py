@@ -247,6 +247,19 @@ def _launched_by_runtime(program: Program, function: Function, call: Call) -> It
         yield _Launch(None, "", named, launcher)
 
 
+def launches_in(program: Program, function: Function) -> Iterator[tuple[Function, Node]]:
+    """Where a kernel is launched: the `<<<…>>>`, or the call of the runtime, with the function that it stands in."""
+    for launcher in program.functions:
+        for syntax in find(launcher.body, "kernel_call_syntax"):
+            called = syntax.parent.child_by_field_name("function") if syntax.parent is not None else None
+            if called is not None and kernel_named(program, function, launcher, called, 0) is not None:
+                yield launcher, syntax
+        for call in launcher.calls:
+            at = LAUNCHERS.get(call.name, len(call.args))
+            if at < len(call.args) and kernel_named(program, function, launcher, call.args[at], 0) is not None:
+                yield launcher, call.node
+
+
 def kernel_named(
     program: Program, function: Function, launcher: Function, node: Node, depth: int
 ) -> tuple[str, ...] | None:

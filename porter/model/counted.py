@@ -45,6 +45,13 @@ def counted(function: Function, loop: Node) -> Counted | None:
     return Counted(name, first, sign, end, by)
 
 
+def counted_from_zero(function: Function, loop: Node) -> Counted | None:
+    """The same of a loop that counts from 0 on, one by one, up to its end and without it."""
+    found = counted(function, loop)
+    zero = found is not None and function.text(found.first).rstrip("uU") == "0"
+    return found if found is not None and zero and found.sign != "<=" and found.step == "1" else None
+
+
 def turns_inside(function: Function, loop: Node, name: str) -> bool:
     """Whether the body of a loop gives its variable another value."""
     body = loop.child_by_field_name("body")

@@ -273,6 +273,10 @@ class Program:
         """Whether something is shifted to where a descriptor of wgmma has no field, in its 64 bits or in a half."""
         return any(_BESIDE_FIELDS.search(f.lexed.code) for f in self.sources.files.values())
 
+    def unused(self, name: str) -> str:
+        """A name that the sources have not, which begins so."""
+        return name if name not in self.identifiers() else self.unused(name + "_")
+
     def identifiers(self) -> set[str]:
         """Every word in the set's files: what a new name must not be."""
         words: set[str] = set()

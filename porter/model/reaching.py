@@ -4,11 +4,9 @@ alone says so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tree_sitter import Node
 
-from porter.lang.cuda import inside
+from porter.lang.cuda import above, inside
 from porter.model.functions import Function, Style
 from porter.model.scopes import LOOPS
 
@@ -37,7 +35,7 @@ def _passed(function: Function, change: Node, place: Node) -> bool | None:
     """Whether who comes to a place has passed a change: all of them, none, or nobody knows."""
     before = change.end_byte <= place.start_byte
     inner = change
-    for around in _around(function, change):
+    for around in above(change, function.body):
         holds = inside(around, place)
         if around.type in LOOPS or around.type not in _WITHIN:
             # a loop that has begun may have come to it in an earlier turn, one that comes later has not
@@ -50,11 +48,3 @@ def _passed(function: Function, change: Node, place: Node) -> bool | None:
                 return None if before else False
         inner = around
     return before
-
-
-def _around(function: Function, node: Node) -> Iterator[Node]:
-    """What a statement stands in, up to the body of its function."""
-    current = node.parent
-    while current is not None and current.id != function.body.id:
-        yield current
-        current = current.parent

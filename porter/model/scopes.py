@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
+from porter.lang.cuda import above
 from porter.model.functions import Function, Param, Style, declared_name
 
 PREPROCESSOR_BLOCKS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else")
@@ -52,12 +53,7 @@ class Variable:
 
 def loop_around(node: Node, body: Node) -> Node | None:
     """The innermost loop within a body that a node stands in."""
-    current = node.parent
-    while current is not None and current.id != body.id:
-        if current.type in LOOPS:
-            return current
-        current = current.parent
-    return None
+    return next((n for n in above(node, body) if n.type in LOOPS), None)
 
 
 def resolve(function: Function, node: Node, name: str) -> Variable | None:
@@ -118,6 +114,12 @@ def _declares(function: Function, node: Node, name: str, before: int) -> Variabl
             if declared.start_byte < before and function.text(declared) == name:
                 return Variable(function, name, declaration=node, declarator=child)
     return None
+
+
+def names_declared(function: Function, declaration: Node) -> set[str]:
+    """The names that a declaration declares."""
+    declarators = declaration.children_by_field_name("declarator")
+    return {function.text(n) for declarator in declarators for n in declared_names(declarator)}
 
 
 def declared_names(declarator: Node) -> list[Node]:

@@ -12,7 +12,7 @@ from tree_sitter import Node
 from porter.lang.cuda import find
 from porter.model.accumulators import Accumulator
 from porter.model.constants import Constants
-from porter.model.counted import counted
+from porter.model.counted import counted_from_zero
 from porter.model.functions import Call, Function, declared_name
 from porter.model.program import Program
 from porter.model.pure import is_toolkit
@@ -123,23 +123,7 @@ def _scalar_chain(function: Function, current: Node) -> frozenset[str]:
 
 def _loop(function: Function, accumulator: Accumulator, node: Node, constants: Constants) -> Zeroing | None:
     """Nested loops over all elements whose body is `d[i][j] = 0`."""
-    bounds: dict[str, tuple[str, int]] = {}
-    current: Node = node
-    while True:
-        if current.type == "for_statement":
-            header = counted_loop(function, current)
-            if header is None:
-                return None
-            bounds[header[0]] = (header[1], header[2])
-            body = current.child_by_field_name("body")
-        elif current.type == "compound_statement":
-            inner = [c for c in current.named_children if c.type not in ("comment", "preproc_call")]
-            body = inner[0] if len(inner) == 1 else None
-        else:
-            break
-        if body is None:
-            return None
-        current = body
+    bounds, current = loops_to(function, node)
     if current.type != "expression_statement" or not current.named_children:
         return None
     assignment = current.named_children[0]
@@ -167,7 +151,7 @@ def _loop(function: Function, accumulator: Accumulator, node: Node, constants: C
             if axis >= accumulator.home.depth or axis != len(tile):
                 return None
             tile.append(subscript)
-        elif not same_number(constants, bound[0], extent) or bound[1] != 1:
+        elif not same_number(constants, bound, extent):
             return None
     return Zeroing(node, function, [accumulator], tuple(tile))
 
@@ -218,13 +202,19 @@ def _only_statement(node: Node | None) -> Node | None:
     return node
 
 
-def counted_loop(function: Function, loop: Node) -> tuple[str, str, int] | None:
-    """(variable, bound, step) of `for (int i = 0; i < bound; ++i)`."""
-    found = counted(function, loop)
-    zero = found is not None and function.text(found.first).rstrip("uU") == "0"
-    if found is None or not zero or found.sign == "<=" or found.step != "1":
-        return None
-    return found.name, function.text(found.end), 1
+def loops_to(function: Function, node: Node) -> tuple[dict[str, str], Node]:
+    """Bounds of the loops around one statement that count from 0 on, by their variables, and the statement: what is no
+    such loop, and no block of one statement."""
+    bounds: dict[str, str] = {}
+    while True:
+        loop, body = counted_from_zero(function, node), node.child_by_field_name("body")
+        inner = [c for c in node.named_children if c.type not in ("comment", "preproc_call")]
+        if loop is not None and body is not None:
+            bounds[loop.name], node = function.text(loop.end), body
+        elif node.type == "compound_statement" and len(inner) == 1:
+            node = inner[0]
+        else:
+            return bounds, node
 
 
 def same_number(constants: Constants, left: str, right: str) -> bool:

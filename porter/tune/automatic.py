@@ -19,7 +19,7 @@ from porter.tune.full_rate import IN_STRINGS, given, not_in_own_words, taken, un
 from porter.tune.rates import slower
 from porter.tune.searching import Make, Searching, adding, builder_of
 from porter.tune.styles import COMPAT
-from porter.tune.verifying import M128, OWN_WORDS, Compares, Proofs, compared, without_steps
+from porter.tune.verifying import M128, OWN_WORDS, Compares, Proofs, compared, path_of, without_steps
 from porter.verify.budget import Budget
 from porter.verify.known import Known
 from porter.verify.proof import SPENT, outlook
@@ -118,7 +118,7 @@ class Auto:
         found.diagnostics[:] = one_each(found.diagnostics, found.roots, self.session.verbosity > 0)
         found.diagnostics[:] = [d for d in found.diagnostics if d.code is not Code.NATIVE_LEFT]
         own = {r.path for r in found.roots if r.idiomatic}
-        found.diagnostics += [d for d in steps.said if _path(d) in own and d.values["what"] in self._refused]
+        found.diagnostics += [d for d in steps.said if path_of(d) in own and d.values["what"] in self._refused]
         if self.proves:
             found.diagnostics += [d for root in found.roots for d in self.proofs.native(found, root)]
         return found
@@ -229,15 +229,15 @@ def one_each(said: Sequence[Diagnostic], roots: Sequence[PortedRoot], all_facts:
     """What is said of the ports of roots, with one note for each kernel at M=64: the first fact that is missing, or,
     where it has one tile, that its rate is half. `all_facts`: each that is missing."""
     of_kernels = (Code.IDIOM_LEFT, Code.FULL_RATE_LEFT)
-    whole = {_path(d) for d in said if d.code in SAID and d.code not in of_kernels}
+    whole = {path_of(d) for d in said if d.code in SAID and d.code not in of_kernels}
     left = [d for d in said if d.code is Code.IDIOM_LEFT]
-    own = {(path, k) for d in left for r in roots if _path(d) in r.files for k in _names(d) for path in r.files}
+    own = {(path, k) for d in left for r in roots if path_of(d) in r.files for k in _names(d) for path in r.files}
     explained = {(path, k) for r in roots if r.path in whole for k in r.kernels for path in r.files} | own
     facts: dict[tuple[str, str], list[Diagnostic]] = {}
     for one in said:
         if one.code is Code.FULL_RATE_LEFT and one.values["what"] != ALONE:
-            root = next((r for r in roots if _path(one) in r.files), None)
-            if not all_facts and own.issuperset((_path(one), k) for k in _names(one)):
+            root = next((r for r in roots if path_of(one) in r.files), None)
+            if not all_facts and own.issuperset((path_of(one), k) for k in _names(one)):
                 continue
             facts.setdefault((root.path if root else "", str(one.values["kernel"])), []).append(one)
             explained |= {(path, k) for k in _names(one) for path in (root.files if root else ())}
@@ -247,7 +247,7 @@ def one_each(said: Sequence[Diagnostic], roots: Sequence[PortedRoot], all_facts:
     found = []
     for one in said:
         if one.code is Code.HALF_RATE:
-            found += [] if (_path(one), one.values["kernel"]) in explained else [one]
+            found += [] if (path_of(one), one.values["kernel"]) in explained else [one]
         elif one.code is not Code.FULL_RATE_LEFT:
             found.append(one)
         elif id(one) in shown:
@@ -262,7 +262,3 @@ def _with_more(said: Diagnostic, count: int) -> Diagnostic:
 
 def _names(said: Diagnostic) -> list[str]:
     return str(said.values["kernel"]).split(", ")
-
-
-def _path(said: Diagnostic) -> str:
-    return said.where.path if said.where is not None else ""

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from porter.build.entry import kernel_name
+from porter.build.port_plan import PortPlan
+from porter.diagnostics import Diagnostic
 from porter.grade import calibration_file
 from porter.grade.calibration_file import Calibration
 from porter.grade.model import Grade, missing
@@ -43,6 +45,11 @@ def cases_of(root: PortedRoot) -> list[Case]:
     """The cases beside a root that compile kernels in its language."""
     found = map(load_case, cases_if_any(Path(root.path)))
     return [c for c in found if c.recorded is None and (c.dsl is not None) is root.dsl]
+
+
+def port_of(plan: PortPlan) -> Callable[[Case], tuple[PortPlan, list[Diagnostic]]]:
+    """A port with the launch of each case that it is compiled for."""
+    return lambda case: (plan.on(case.template, case.launch.grid, case.map_params), [])
 
 
 def graded_sizes(case: Case) -> Sequence[Mapping[str, Number]]:

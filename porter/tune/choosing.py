@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from porter.diagnostics import Code, Diagnostic, PorterError
+from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
-from porter.passes.ported import Ported, PortedRoot
-from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes
-from porter.tune.searching import Searching, WithoutError, builder_of, lacking
+from porter.passes.ported import Ported
+from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes, port_of
+from porter.tune.searching import OfRoot, WithoutError, builder_of
 from porter.tune.staging import port_plan, problem_of
 from porter.verify.prepare import Prepared, prepare
 
@@ -54,36 +53,13 @@ class SpillsError(WithoutError):
 
 
 @dataclass
-class Choice:
-    """Whether one root of a port is to have a step, `NAME`."""
+class Choice(OfRoot):
+    """Whether one root of a port is to have a step."""
 
-    session: Searching
-    ported: Ported
-    root: PortedRoot
     chosen: bool = False
 
-    NAME: ClassVar[str]
-
-    def try_to(self, step: Callable[[], None]) -> Sequence[Diagnostic]:
-        """What keeps a root from a step of the choice."""
-        try:
-            step()
-        except WithoutError as without:
-            return without.said
-        except PorterError as error:
-            return self.without(f"what is graded: {error.diagnostic.message}").said
-        return ()
-
-    def without(self, what: str) -> WithoutError:
-        return WithoutError(lacking(self.root, self.NAME, what))
-
     def has_step(self, trial: Ported) -> bool:
-        return self.NAME in next(r for r in trial.roots if r.path == self.root.path).native
-
-    def missing(self, trial: Ported) -> list[Diagnostic]:
-        """What a port that was to have the step says of this root."""
-        about = [d for d in trial.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == self.NAME]
-        return [d for d in about if d.values["kernel"] == ", ".join(self.root.kernels)]
+        return self.NAME in self.of(trial).native
 
     def gain(self, before: Shape, after: Shape) -> float:
         rates = [self.rate(shape) for shape in (before, after)]
@@ -103,15 +79,10 @@ class Choice:
         cases = cases_of(self.root)
         if not cases:
             raise self.without("a case beside it, whose launch is graded")
-        root = next(r for r in ported.roots if r.path == self.root.path)
-        plan = port_plan(self.session, ported, root)
-        builder = builder_of(self.session)
+        made_of, builder = port_of(port_plan(self.session, ported, self.of(ported))), builder_of(self.session)
         seen: set[str] = set()
         for case, sizes in ((c, sizes) for c in cases for sizes in graded_sizes(c)):
-            made, _ = prepare(
-                case, ["port"], builder, sizes, 0, lambda c: (plan.on(c.template, c.launch.grid, c.map_params), [])
-            )
-            for one in made:
+            for one in prepare(case, ["port"], builder, sizes, 0, made_of)[0]:
                 if one.kernel.function is not None and one.kernel.entry not in seen:
                     seen.add(one.kernel.entry)
                     yield one
@@ -142,10 +113,8 @@ class Choice:
         return found
 
     def require_gain(self, before: Mapping[str, Built], after: Mapping[str, Built], said: Said) -> None:
-        """
-        Raises:
-            WithoutError: by the grade an instantiation is slower, or none is faster; SpillsError: ptxas spills more.
-        """
+        """Raises WithoutError: by the grade an instantiation is slower, or none is faster; SpillsError: ptxas spills
+        more."""
         best = 0.0
         for one, other in ((one, after[key]) for key, one in before.items()):
             more = other.spilled - one.spilled

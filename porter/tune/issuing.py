@@ -14,7 +14,7 @@ from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.product import NO_USE
 from porter.passes.ported import Ported, PortedRoot
 from porter.tune.choosing import Choice, Chosen, Said, SpillsError
-from porter.tune.searching import Make, Searching, WithoutError, adding, cuda_roots, of_step
+from porter.tune.searching import Make, Searching, adding, cuda_roots, of_step
 from porter.tune.tuning import tuned
 
 AS_FAST = "a gain: by the grade its loops are as fast without"
@@ -90,12 +90,10 @@ class _Choice(Choice):
         self.best = ported
 
     def choose(self, trial: Ported) -> None:
-        """
-        Raises:
-            WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
-        """
+        """Raises WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling
+        raises."""
         if not self.has_step(trial):
-            raise WithoutError(*(d for d in self.missing(trial) if d.values["what"] not in NO_USE))
+            raise self.missing(trial, NO_USE)
         self.spills = False
         try:
             self.require_gain(self.built_of(self.best or self.ported), self.built_of(trial), _SAID)

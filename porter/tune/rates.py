@@ -61,11 +61,8 @@ def rate_of(session: Searching, ported: Ported, path: str, builder: Builder) -> 
 
 
 def _rates(session: Searching, ported: Ported, path: str, builder: Builder) -> Iterator[tuple[str, tuple[str, float]]]:
-    """By case and size, the name and rate of what is compiled for it.
-
-    Raises:
-        PorterError: what compiling raises; ValueError: what grading raises.
-    """
+    """By case and size, the name and rate of what is compiled for it. Raises PorterError: what compiling raises;
+    ValueError: what grading raises."""
     root = next(r for r in ported.roots if r.path == path)
     using, problem = calibration_of(session, None), problem_of(session)
     for case in cases_of(root):

@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from porter.build.cache import default_directory
 from porter.build.port_plan import write_whole
@@ -77,6 +78,41 @@ class WithoutError(Exception):
         self.said = said
 
 
+@dataclass
+class OfRoot:
+    """What is chosen for one root of a port, for the step `NAME`."""
+
+    session: Searching
+    ported: Ported
+    root: PortedRoot
+
+    NAME: ClassVar[str]
+
+    def try_to(self, choose: Callable[[], None]) -> Sequence[Diagnostic]:
+        """What keeps the root from it."""
+        try:
+            choose()
+        except WithoutError as without:
+            return without.said
+        except (PorterError, ValueError) as error:
+            what = error.diagnostic.message if isinstance(error, PorterError) else str(error)
+            return self.without(f"what is graded: {what}").said
+        return ()
+
+    def without(self, what: str) -> WithoutError:
+        return WithoutError(lacking(self.root, self.NAME, what))
+
+    def of(self, trial: Ported) -> PortedRoot:
+        """The same root of another port."""
+        return next(r for r in trial.roots if r.path == self.root.path)
+
+    def missing(self, trial: Ported, but: Sequence[str] = ()) -> WithoutError:
+        """What a port that was to have the step says of this root, but for what says that it has no use for it."""
+        about = [d for d in trial.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == self.NAME]
+        mine = [d for d in about if d.values["kernel"] == ", ".join(self.root.kernels)]
+        return WithoutError(*(d for d in mine if d.values["what"] not in but))
+
+
 def lacking(root: PortedRoot, step: str, what: str) -> Diagnostic:
     """What a root lacks for a step."""
     values: dict[str, object] = {"kernel": ", ".join(root.kernels), "step": step, "what": what}
@@ -103,10 +139,7 @@ def cuda_roots(ported: Ported) -> list[PortedRoot]:
 
 
 def builder_of(session: Searching) -> ToolkitBuilder:
-    """
-    Raises:
-        PorterError: BAD_TOOLKIT.
-    """
+    """Raises PorterError: BAD_TOOLKIT."""
     return ToolkitBuilder(find_toolkit(session.toolkit) if session.toolkit else None, compilable, session.target)
 
 

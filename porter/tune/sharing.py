@@ -11,8 +11,8 @@ from porter.grade.changes import Impossible, blocks
 from porter.grade.clocks import resident
 from porter.passes.native.blocks import BLOCKS, NAME
 from porter.passes.ported import Ported
-from porter.tune.choosing import GAIN, Built, Choice, Chosen, Said
-from porter.tune.searching import Make, Searching, WithoutError, cuda_roots, of_step
+from porter.tune.choosing import GAIN, Built, Choice, Chosen, Said, ended
+from porter.tune.searching import Make, Searching, cuda_roots, of_step
 
 _SAID = Said(
     f"a gain: by the grade {BLOCKS} blocks on an SM are as fast as one",
@@ -25,12 +25,10 @@ def shared(session: Searching, ported: Ported, make: Make) -> Chosen:
     """A port whose blocks share an SM where that is known to be faster."""
     choices = [_Choice(session, ported, root) for root in cuda_roots(ported)]
     said = [d for choice in choices for d in choice.try_to(choice.look)]
-    wanted = frozenset(c.root.path for c in choices if c.rows)
-    if wanted:
-        trial = make(chosen=of_step(NAME, wanted))
-        said += [d for c in choices if c.rows for d in c.try_to(partial(c.choose, trial))]
-    found = frozenset(c.root.path for c in choices if c.chosen)
-    return Chosen(make(chosen=of_step(NAME, found)) if found else ported, found, tuple(said))
+    choices = [c for c in choices if c.rows]
+    trial = make(chosen=of_step(NAME, (c.root.path for c in choices))) if choices else ported
+    said += [d for c in choices for d in c.try_to(partial(c.choose, trial))]
+    return ended(ported, trial, choices, said, lambda found: make(chosen=of_step(NAME, found)))
 
 
 @dataclass
@@ -43,10 +41,7 @@ class _Choice(Choice):
     NAME = NAME
 
     def look(self) -> None:
-        """
-        Raises:
-            WithoutError: two blocks are no faster; PorterError: what compiling raises.
-        """
+        """Raises WithoutError: two blocks are no faster; PorterError: what compiling raises."""
         if self.ported.keeps_hopper:
             raise self.without("a port by itself: the original's form, which needs an SM, stands beside it")
         rows, best = self.built_of(self.ported), 0.0
@@ -62,13 +57,10 @@ class _Choice(Choice):
         self.rows = rows
 
     def choose(self, trial: Ported) -> None:
-        """
-        Raises:
-            WithoutError: a fact is missing in the text, or what ptxas makes of it is no faster; PorterError: what
-                compiling raises.
-        """
+        """Raises WithoutError: a fact is missing in the text, or what ptxas makes of it is no faster; PorterError: what
+        compiling raises."""
         if not self.has_step(trial):
-            raise WithoutError(*self.missing(trial))
+            raise self.missing(trial)
         self.require_gain(self.rows, self.built_of(trial), _SAID)
         self.chosen = True
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,12 +32,13 @@ from porter.scan.boxes import boxes_of
 from porter.scan.library_ring import held_stages, most_stages
 from porter.scan.pipeline import pipelines
 from porter.scan.staging import Asked, asked_of, most_stages_of
-from porter.steps.wide_pair_of_ctas import NAME as WIDE_PAIR
-from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with
+from porter.steps.cute import WIDE_PAIR
+from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, port_of
 from porter.tune.layouts import layout_of
 from porter.tune.searching import (
     Counts,
     Make,
+    OfRoot,
     Pairs,
     Searching,
     WithoutError,
@@ -47,7 +47,6 @@ from porter.tune.searching import (
     cuda_roots,
     lacking,
 )  # fmt: skip
-from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.prepare import prepare
 
 
@@ -87,17 +86,14 @@ def stages_said(session: Searching, ported: Ported, root: PortedRoot) -> list[Di
     relaunch = port_plan(session, ported, root).relaunch
     if relaunch is None:
         return []
-    cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
+    cases = cases_of(root)
     given = (cases[0].template, cases[0].launch.grid, cases[0].map_params) if cases else ((), (), ())
     section = json.dumps(relaunch.section(*given)).replace('"', "")
     values: dict[str, object] = {"path": root.path, "stages": root.stages, "section": section}
-    if relaunch.halved is not None:
-        return [Diagnostic(Code.NATIVE_WIDE, Location(root.path), values)]
-    if relaunch.pairs:
-        return [Diagnostic(Code.NATIVE_PAIRS, Location(root.path), values)]
-    if not root.stages:
-        return [Diagnostic(Code.PERMUTED_MAPS, Location(root.path), values)]
-    return [Diagnostic(Code.NATIVE_STAGES, Location(root.path), values)]
+    code = Code.NATIVE_STAGES if root.stages else Code.PERMUTED_MAPS
+    if relaunch.halved is not None or relaunch.pairs:
+        code = Code.NATIVE_PAIRS if relaunch.halved is None else Code.NATIVE_WIDE
+    return [Diagnostic(code, Location(root.path), values)]
 
 
 def _relaunch(session: Searching | None, plan: PortPlan, root: PortedRoot) -> Relaunch | None:
@@ -229,32 +225,17 @@ def _in_l2(session: Searching, ported: Ported, said: list[Diagnostic]) -> Pairs:
 
 
 @dataclass
-class _Choice:
+class _Choice(OfRoot):
     """How many stages one root is to have: it has `held` of `nbytes`, there is room for `most`; `best` is 0 for those
     that it has."""
 
-    session: Searching
-    ported: Ported
-    root: PortedRoot
     make: Make
     held: int = 0
     nbytes: int = 0
     most: int = 0
     best: int = 0
 
-    def try_to(self, step: Callable[[], None]) -> Sequence[Diagnostic]:
-        """What keeps a root from a step of the choice."""
-        try:
-            step()
-        except WithoutError as none:
-            return none.said
-        except (PorterError, ValueError) as error:
-            what = error.diagnostic.message if isinstance(error, PorterError) else str(error)
-            return self._none(f"what is graded: {what}").said
-        return ()
-
-    def _none(self, what: str) -> WithoutError:
-        return WithoutError(lacking(self.root, NAME, what))
+    NAME = NAME
 
     def look(self) -> None:
         """How many stages there are, and how many shared memory holds.
@@ -263,59 +244,53 @@ class _Choice:
             WithoutError: no more than there are; PorterError: what reading raises.
         """
         if self.ported.keeps_hopper:
-            raise self._none("one launch for one chip: the original's form stands beside the port's")
+            raise self.without("one launch for one chip: the original's form stands beside the port's")
         path, rules = Path(self.root.path), rules_of(self.session)
         of_library = held_stages(path, self.root.kernels[0], rules, self.root.include_dirs)
         if isinstance(of_library, str):
-            raise self._none(of_library)
+            raise self.without(of_library)
         if of_library is not None:
             self._look_at_sizes(of_library)
             return
         found = [p for p in pipelines(path, rules, self.root.include_dirs) if p.pipeline.kernel in self.root.kernels]
         if not found:
-            raise self._none("a ring of mbarriers")
+            raise self.without("a ring of mbarriers")
         if len(found) != 1:
-            raise self._none("that the file has one kernel with a ring")
+            raise self.without("that the file has one kernel with a ring")
         most = most_stages_of(found[0])
         if isinstance(most, str):
-            raise self._none(most)
+            raise self.without(most)
         held = [r.stages.value for r in found[0].pipeline.rings if r.stages is not None and r.stages.value]
         filled = [copied or expected or 0 for expected, copied in found[0].filled.values()]
         self.held, self.nbytes, self.most = held[0], max(filled), most
 
     def _look_at_sizes(self, held: int) -> None:
         """The same where types of a library are made of the number: a stage takes what the launch asks for more with
-        one more.
-
-        Raises:
-            WithoutError: the step refuses it, or host code does not say in numbers what it asks for.
-        """
-        path, rules, kernel = Path(self.root.path), rules_of(self.session), self.root.kernels[0]
+        one more. Raises WithoutError: the step refuses it, or host code does not say in numbers what it asks for."""
 
         def asks(count: int) -> int:
             """What a launch asks for with so many stages."""
-            root, made = self.root, self.ported
+            made = self.ported
             if count > held:
                 made = self.make(stages=frozenset({(self.root.path, count)}))
-                root = next(r for r in made.roots if r.path == self.root.path)
-                if not root.stages:
-                    raise self._refused(made, root)
-            port = materialize(PortPlan(files=made.of_root(root), layout=layout_of(made)), path)
-            found = asked_of(port, kernel, rules, root.include_dirs, major_of(self.session))
+                if not self.of(made).stages:
+                    raise self.missing(made)
+            found = self._asked(made)
             if found is None or found.dynamic_smem is None:
-                raise self._none("the dynamic shared memory of the launch, as a number")
+                raise self.without("the dynamic shared memory of the launch, as a number")
             return found.dynamic_smem
 
         most = most_stages(held, asks)
         if most <= held:
-            raise self._none(f"room: {held} stages fill shared memory")
+            raise self.without(f"room: {held} stages fill shared memory")
         # that more stages take more of what is asked for, the step has seen by the types
         self.held, self.nbytes, self.most = held, 0, most
 
-    def _refused(self, ported: Ported, root: PortedRoot) -> WithoutError:
-        """What the step says of a root that has no more stages."""
-        about = [d for d in ported.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == NAME]
-        return WithoutError(*(d for d in about if d.values["kernel"] == ", ".join(root.kernels)))
+    def _asked(self, made: Ported) -> Asked | None:
+        """What launches of a port ask for, as its host code says."""
+        root, rules = self.of(made), rules_of(self.session)
+        port = materialize(PortPlan(files=made.of_root(root), layout=layout_of(made)), Path(root.path))
+        return asked_of(port, root.kernels[0], rules, root.include_dirs, major_of(self.session))
 
     def choose(self, most: Ported) -> None:
         """The number that the grade finds best, of those up to what the port `most` has.
@@ -323,15 +298,12 @@ class _Choice:
         Raises:
             WithoutError: that is the one that there is; PorterError, ValueError: what compiling and grading raise.
         """
-        root = next(r for r in most.roots if r.path == self.root.path)
+        root = self.of(most)
         if not root.stages:
-            raise self._refused(most, root)
-        path, rules, kernel = Path(root.path), rules_of(self.session), root.kernels[0]
-        port = materialize(PortPlan(files=most.of_root(root), layout=layout_of(most)), path)
-        before = asked_of(path, kernel, rules, root.include_dirs)
-        after = asked_of(port, kernel, rules, root.include_dirs, major_of(self.session))
-        if not _grows(before, after, (root.stages - self.held) * self.nbytes):
-            raise self._none("shared memory of the launch that grows with the stages")
+            raise self.missing(most)
+        before = asked_of(Path(root.path), root.kernels[0], rules_of(self.session), root.include_dirs)
+        if not _grows(before, self._asked(most), (root.stages - self.held) * self.nbytes):
+            raise self.without("shared memory of the launch that grows with the stages")
         # the text may allow powers of two alone
         any_number = root.stages == self.most
         counts = [n for n in range(self.held + 1, root.stages + 1) if any_number or n & (n - 1) == 0]
@@ -340,7 +312,7 @@ class _Choice:
         shape = shape_of(self.session, self.ported, self.root)
         best = best_count(shape, counts, lambda s: grade_with(s, problem, using, lifts=False).rate)
         if best <= self.held:
-            raise self._none(f"a gain: by the grade {self.held} stages are as fast as {root.stages}")
+            raise self.without(f"a gain: by the grade {self.held} stages are as fast as {root.stages}")
         self.best = best
 
 
@@ -354,11 +326,7 @@ def shape_of(session: Searching, ported: Ported, root: PortedRoot) -> Shape:
     cases = [c for c in cases_of(root) if c.dsl is None]
     if not cases:
         raise WithoutError(lacking(root, NAME, "a case beside it, whose launch is graded"))
-
-    def port_of(case: Case) -> tuple[PortPlan, list[Diagnostic]]:
-        return plan.on(case.template, case.launch.grid, case.map_params), []
-
-    found, _ = prepare(cases[0], ["port"], builder_of(session), cases[0].sizes, 0, port_of)
+    found, _ = prepare(cases[0], ["port"], builder_of(session), cases[0].sizes, 0, port_of(plan))
     read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]
     if not read or read[0].reading.shape is None or read[0].gaps:
         gaps = "; ".join(read[0].gaps) if read else "nothing was compiled"

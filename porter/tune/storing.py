@@ -8,7 +8,7 @@ from functools import partial
 from porter.passes.native.bulk_store import NAME, NO_USE
 from porter.passes.ported import Ported
 from porter.tune.choosing import Choice, Chosen, Said, ended
-from porter.tune.searching import Make, Searching, WithoutError, cuda_roots, of_step
+from porter.tune.searching import Make, Searching, cuda_roots, of_step
 
 AS_FAST = "a gain: by the grade results leave as fast without"
 _SAID = Said(AS_FAST, "{name} is slower with copies", room="what warps stage of {name}")
@@ -31,11 +31,9 @@ class _Choice(Choice):
     NAME = NAME
 
     def choose(self, trial: Ported) -> None:
-        """
-        Raises:
-            WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
-        """
+        """Raises WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling
+        raises."""
         if not self.has_step(trial):
-            raise WithoutError(*(d for d in self.missing(trial) if d.values["what"] not in NO_USE))
+            raise self.missing(trial, NO_USE)
         self.require_gain(self.built_of(self.ported), self.built_of(trial), _SAID)
         self.chosen = True

@@ -3,19 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-
-from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.blocks import SHARED_OUT
 from porter.passes.native.registers import NAME, counts
 from porter.passes.ported import Ported, PortedRoot
+from porter.tune.candidates import cases_of, port_of
 from porter.tune.searching import Counts, Make, Searching, builder_of, cuda_roots, lacking
 from porter.tune.staging import port_plan
-from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.prepare import prepare
 
 _LEAST = 24
@@ -71,23 +66,13 @@ def _chosen(session: Searching, ported: Ported, root: PortedRoot, make: Make) ->
 
 
 def _spilled(session: Searching, ported: Ported, root: PortedRoot) -> int:
-    """Bytes that the kernels of a root, compiled as the cases beside it ask for, spill in all.
-
-    Raises:
-        PorterError: what compiling raises.
-    """
-    plan = port_plan(session, ported, root)
-    builder = builder_of(session)
-    cases = [c for c in map(load_case, cases_if_any(Path(root.path))) if c.recorded is None and c.dsl is None]
+    """Bytes that the kernels of a root, compiled as the cases beside it ask for, spill in all. Raises PorterError: what
+    compiling raises."""
+    made_of, builder = port_of(port_plan(session, ported, root)), builder_of(session)
     nbytes = 0
-    for case in cases:
-        found, _ = prepare(case, ["port"], builder, case.sizes, 0, partial(_port_of, plan))
-        for one in found:
+    for case in cases_of(root):
+        for one in prepare(case, ["port"], builder, case.sizes, 0, made_of)[0]:
             # the file may hold other instantiations than that of the case's size
             used = one.kernel.assembled().resources.values() if one.kernel.assembled is not None else ()
             nbytes = max(nbytes, sum(r.spill_stores + r.spill_loads for r in used))
     return nbytes
-
-
-def _port_of(plan: PortPlan, case: Case) -> tuple[PortPlan, list[Diagnostic]]:
-    return replace(plan.on(case.template, case.launch.grid, case.map_params)), []

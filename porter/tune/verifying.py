@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -67,66 +68,57 @@ class Attempt:
     rate: float | None = None
 
 
+Texts = tuple[str, frozenset[tuple[str, bytes]]]
+"""A port of a root by all its files."""
+
+
+def texts_of(ported: Ported, root: PortedRoot) -> Texts:
+    return root.path, frozenset(ported.of_root(root).items())
+
+
+def is_of_grid(root: PortedRoot) -> bool:
+    """Whether the steps of a root leave what the grid leaves as it is."""
+    return all(changes.level == "grid" for changes in declared(root.native))
+
+
+@dataclass
 class Proofs:
     """What the cases beside roots proved of ports; a port with the same texts is run once. `attempts`: those that were
     judged, in their order."""
 
-    def __init__(
-        self,
-        builder: Builder,
-        session: Searching | None = None,
-        budget: Budget | None = None,
-        known: Known | None = None,
-        compares: Compares | None = None,
-        judge: Judge | None = None,
-    ) -> None:
-        self.builder, self._session, self._budget, self._noted = builder, session, budget, known
-        self._compares, self._judge = compares, judge
-        self._runs = Runs()
-        self._known: dict[tuple[str, frozenset[tuple[str, bytes]]], Proof] = {}
-        self._refused: dict[tuple[str, frozenset[tuple[str, bytes]]], str] = {}
-        self.attempts: dict[tuple[str, frozenset[tuple[str, bytes]]], tuple[Attempt, Ported]] = {}
+    builder: Builder
+    session: Searching | None = None
+    budget: Budget | None = None
+    noted: Known | None = None
+    compares: Compares | None = None
+    judge: Judge | None = None
+    attempts: dict[Texts, tuple[Attempt, Ported]] = field(default_factory=dict, init=False)
+    _runs: Runs = field(default_factory=Runs, init=False)
+    _known: dict[Texts, Proof] = field(default_factory=dict, init=False)
+    _refused: dict[Texts, str] = field(default_factory=dict, init=False)
 
     def of(self, ported: Ported, root: PortedRoot) -> Proof:
-        files = ported.of_root(root)
-        key = root.path, frozenset(files.items())
+        key = texts_of(ported, root)
         if key not in self._known:
-            if self._session is None:
-                self._known[key] = self._run(ported, root)
-            else:
-                with self._session.progress() as tell:
-                    self._known[key] = self._run(ported, root, tell)
+            with self.session.progress() if self.session is not None else nullcontext() as tell:
+                self._known[key] = self._run(ported, root, tell)
         return self._known[key]
 
-    def _run(self, ported: Ported, root: PortedRoot, tell: ProgressCall | None = None) -> Proof:
-        plan = port_plan(self._session, ported, root)
-        if what := unsaid(self._session, plan, root):
+    def _run(self, ported: Ported, root: PortedRoot, tell: ProgressCall | None) -> Proof:
+        plan = port_plan(self.session, ported, root)
+        if what := unsaid(self.session, plan, root):
             return Proof(missing=what)
-        kernels = root.full_rate or root.kernels
         along = {ring.along for changes in declared(root.native) for ring in changes.rings}
         over = "others' tiles" in along
         # blocks that take others' work over come to many tiles at any size of the grid
         turns = "tiles" in along and not over
+        asked = bool(root.native) and self.judge is not None and not root.dsl and is_of_grid(root)
         claim = Claim(
-            Path(root.path),
-            kernels,
-            plan,
-            root.include_dirs,
-            turns,
-            over,
-            root.dsl,
-            root.halved,
-            bool(root.full_rate) and not root.dsl,
-            root.joined,
-            self._is_equal(ported, root),
-        )
-        return prove(claim, self.builder, tell, self._budget, self._noted, self._runs)
-
-    def _is_equal(self, ported: Ported, root: PortedRoot) -> bool:
-        """Whether PTX has said that a port leaves what its original leaves."""
-        asked = bool(root.native) and self._judge is not None and not root.dsl
-        of_grid = all(changes.level == "grid" for changes in declared(root.native))
-        return asked and of_grid and not self.on_ptx(ported, root)
+            Path(root.path), root.full_rate or root.kernels, plan, root.include_dirs, turns, over, root.dsl,
+            root.halved, is_wide=bool(root.full_rate) and not root.dsl, joined=root.joined,
+            is_equal=asked and not self.on_ptx(ported, root),
+        )  # fmt: skip
+        return prove(claim, self.builder, tell, self.budget, self.noted, self._runs)
 
     def missing(self, ported: Ported, root: PortedRoot) -> str:
         """What PTX, and then the runs, say against a port, or why they do not say enough."""
@@ -145,7 +137,7 @@ class Proofs:
         return what
 
     def _note(self, ported: Ported, root: PortedRoot, by: Literal["", "PTX", "a run"], what: str, began: float) -> None:
-        key = root.path, frozenset(ported.of_root(root).items())
+        key = texts_of(ported, root)
         if root.native and key not in self.attempts:
             made = Attempt(root.path, tuple(root.native), by, what, time.process_time() - began)
             self.attempts[key] = made, ported
@@ -155,15 +147,14 @@ class Proofs:
         are meant to differ it has to know nothing."""
         if root.dsl or not root.native:
             return ""
-        of_grid = all(changes.level == "grid" for changes in declared(root.native))
-        if self._judge is None:
+        of_grid, key = is_of_grid(root), texts_of(ported, root)
+        if self.judge is None:
             return UNASKED if of_grid else ""
-        key = root.path, frozenset(ported.of_root(root).items())
         if key not in self._refused:
-            plan = port_plan(self._session, ported, root)
-            what = unsaid(self._session, plan, root)
-            left = self._budget.left if self._budget else None
-            found = None if what else self._judge(Path(root.path), plan, root.kernels, left)
+            plan = port_plan(self.session, ported, root)
+            what = unsaid(self.session, plan, root)
+            left = self.budget.left if self.budget else None
+            found = None if what else self.judge(Path(root.path), plan, root.kernels, left)
             wanted = ("equal",) if of_grid else ("equal", "unknown")
             self._refused[key] = found.what if found is not None and found.status not in wanted else what
         return self._refused[key]
@@ -171,8 +162,8 @@ class Proofs:
     def full_rate(self, ported: Ported, root: PortedRoot) -> Diagnostic:
         """What verified the M=128 MMAs of a root, or why nothing did."""
         refused = full_rate.not_in_own_words if root.idiomatic else full_rate.unproved
-        if self._compares is not None and not root.dsl and (barred := self._barred(ported, root)):
-            found = compared(self._compares, ported, root, self._budget)
+        if self.compares is not None and not root.dsl and (barred := self._barred(ported, root)):
+            found = compared(self.compares, ported, root, self.budget)
             return refused(root.path, f"{barred}; {found}") if isinstance(found, str) else found
         proof = self.of(ported, root)
         if proof.missing:
@@ -289,7 +280,7 @@ def verified(
         again = partial(_of_compat, make, frozenset(lost))
         found = _in_style(session, again(), again, proofs)
         steps = (Code.NATIVE_LEFT, Code.NATIVE_UNPROVED)
-        found.diagnostics[:] = [d for d in found.diagnostics if d.code not in steps or _path(d) not in lost]
+        found.diagnostics[:] = [d for d in found.diagnostics if d.code not in steps or path_of(d) not in lost]
     _tell(attempts, session, proofs)
     code, what = (Code.FULL_RATE_SLOWER, _NATIVE) if session.style == NATIVE else (Code.FULL_RATE_IS_SLOWER, M128)
     found.diagnostics += [one.said(code, path, what) for path, one in lost.items()]
@@ -315,7 +306,7 @@ def _tell(attempts: list[Attempt] | None, session: Searching, proofs: Proofs) ->
         attempts += [replace(a, rate=graded(made, path=a.path)) for a, made in proofs.attempts.values()]
 
 
-def _path(said: Diagnostic) -> str:
+def path_of(said: Diagnostic) -> str:
     return said.where.path if said.where is not None else ""
 
 

@@ -5,7 +5,7 @@ and where its host code follows."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +18,9 @@ from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.wide import AS_WIDE, NAME
 from porter.passes.ported import Ported, PortedRoot
 from porter.passes.widening import why_not
-from porter.rules.rule import Rule
-from porter.scan.pipeline import KernelPipeline, pipelines
+from porter.scan.pipeline import pipelines
 from porter.scan.staging import HostLaunch, launch_of
-from porter.steps.wide_pair_of_ctas import NAME as WIDE_PAIR
+from porter.steps.cute import WIDE_PAIR
 from porter.tune.choosing import GAIN, Choice, Chosen, ended
 from porter.tune.searching import Make, Searching, WithoutError, adding, cuda_roots, of_step
 from porter.tune.sharing import shared
@@ -52,12 +51,8 @@ def widened(session: Searching, ported: Ported, make: Make) -> Chosen:
 def _why_not(session: Searching, ported: Ported, root: PortedRoot) -> Diagnostic | None:
     """What the text of a root lacks, which is cheaper to ask than to port it."""
     sources = load_sources(Path(root.path), root.include_dirs)
-    launches = partial(pipelines_of, rules_of(session))
-    return why_not(sources, rules_of(session), launches, ported.keeps_hopper)
-
-
-def pipelines_of(rules: Sequence[Rule], path: Path, include_dirs: Sequence[Path]) -> list[KernelPipeline]:
-    return pipelines(path, rules, include_dirs)
+    rules = rules_of(session)
+    return why_not(sources, rules, lambda path, dirs: pipelines(path, rules, dirs), ported.keeps_hopper)
 
 
 class _Choice(Choice):
@@ -66,21 +61,16 @@ class _Choice(Choice):
     NAME = NAME
 
     def choose(self, trial: Ported, make: Make) -> None:
-        """
-        Raises:
-            WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
-        """
+        """Raises WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling
+        raises."""
         if not self.has_step(trial):
             raise WithoutError(*_about(trial, self.root))
-        root = next(r for r in trial.roots if r.path == self.root.path)
-        rates = []
-        for made, one, how in ((self.ported, self.root, make), (trial, root, self._only(make))):
+        rates, only = [], adding(make, chosen=of_step(NAME, [self.root.path]))
+        for made, one, how in ((self.ported, self.root, make), (trial, self.of(trial), only)):
             try:
                 shape = self._with_others(made, one, how)
             except WithoutError as none:
                 raise self.without("; ".join(str(d.values["what"]) for d in none.said)) from None
-            except ValueError as error:
-                raise self.without(f"what is graded: {error}") from None
             try:
                 fitting(shape)
             except Impossible as error:
@@ -99,9 +89,6 @@ class _Choice(Choice):
         make = adding(make, chosen=of_step(BLOCKS, sharing.roots))
         ported = stored(self.session, sharing.ported, make).ported
         return shape_of(self.session, ported, next(r for r in ported.roots if r.path == root.path))
-
-    def _only(self, make: Make) -> Make:
-        return adding(make, chosen=of_step(NAME, [self.root.path]))
 
 
 def _about(trial: Ported, root: PortedRoot) -> Iterator[Diagnostic]:

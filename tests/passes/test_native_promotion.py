@@ -197,3 +197,11 @@ def test_loads_of_a_plan_are_where_they_are_in_the_port(tmp_path: Path) -> None:
     lines = (tmp_path / "kernel.cu", ported(tmp_path))
     behind = 1 + next(i for i, line in enumerate(lines[0].read_text().splitlines()) if "out[threadIdx.x" in line)
     assert lines[1].plans[0].accumulators[0].loaded == (behind,)
+
+
+@pytest.mark.parametrize("sign", ["-=", "*="])
+def test_a_sum_that_is_taken_from_itself_is_no_addition(tmp_path: Path, sign: str) -> None:
+    result = ported(tmp_path, ADD=f"for (int i = 0; i < 8; ++i) sum[i] {sign} sum[i] + part[i];")
+    (said,) = (str(d.values["what"]) for d in result.diagnostics if d.code is Code.NATIVE_LEFT)
+    assert "adds all of `part`" in said or "without scales" in said
+    assert result.plans[0].native == ()

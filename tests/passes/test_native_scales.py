@@ -233,3 +233,24 @@ def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
 def test_factors_fit_beside_the_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("porter.passes.native.scales.COLUMNS", 31)
     assert "16 columns of Tensor Memory for factors beside 16 of sums" in lacking(ported(tmp_path))
+
+
+ADDENDS = {
+    "beside the product": "sum[i] += fmaf(part[i], upper, 1.f);",
+    "beside another sum": "sum[i] = sum[i] + __fmaf_rn(upper, part[i], float(i));",
+    "beside the product, in a scale": "sum[i] += part[i] * fmaf(upper, upper, 1.f);",
+    "beside a scale, of the sum itself": "sum[i] = fmaf(part[i], fmaf(upper, upper, 1.f), sum[i]);",
+}
+
+
+@pytest.mark.parametrize("name", ADDENDS)
+def test_what_an_fma_adds_beside_a_product_is_not_lost(tmp_path: Path, name: str) -> None:
+    result = ported(tmp_path, ADD=EACH.format(ADDENDS[name]))
+    assert lacking(result)
+    assert result.plans[0].native == ()
+
+
+def test_a_fused_product_is_no_scale(tmp_path: Path) -> None:
+    """Who multiplies once more by what an fma gives is told which part of it is meant."""
+    lacks = lacking(ported(tmp_path, ADD=EACH.format("sum[i] += part[i] * fmaf(upper, upper, 1.f);")))
+    assert "what `fmaf` gives may be something else" in lacks

@@ -85,6 +85,15 @@ class Wording:
         """An expression of a function, in the words of the kernel that comes to it."""
         return tidy(self._words(frame, node, 0))
 
+    def handed(self, frame: Frame, node: Node) -> tuple[Frame, Node]:
+        """What calls hand for a parameter, where that is written; another expression as it is."""
+        while node.type == "identifier" and frame.outer is not None:
+            name = frame.function.text(node)
+            if name not in frame.bound or self.changes(frame.function, name):
+                break
+            frame, node = frame.outer, frame.bound[name]
+        return frame, node
+
     def object(self, frame: Frame, node: Node) -> str:
         """The object that an address is of, in the kernel's words but for variables that stand for something else."""
         return place_of(self._of_objects._words(frame, node, 0))

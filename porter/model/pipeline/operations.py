@@ -57,6 +57,23 @@ class Site:
     frame: Frame
     node: Node
 
+    @property
+    def asm(self) -> AsmStatement | None:
+        """The asm statement that stands there, if its PTX can be read."""
+        return next((s for s in self.frame.function.asm if s.node.id == self.node.id and s.ptx is not None), None)
+
+    def only(self, *opcode: str) -> Decoded | None:
+        """The one instruction of the asm statement whose opcode begins so."""
+        ptx = self.asm.ptx if self.asm is not None else None
+        found = [i for i in ptx.instructions() if i.parts[: len(opcode)] == opcode] if ptx is not None else []
+        return decode(found[0]) if len(found) == 1 else None
+
+    def expression(self, operand: Operand | None) -> Node | None:
+        """What an operand of the asm statement's PTX stands for."""
+        if self.asm is None or not isinstance(operand, Placeholder):
+            return None
+        return self.asm.operand(operand.index).expr_node
+
 
 @dataclass(frozen=True)
 class Operation:

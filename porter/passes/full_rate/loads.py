@@ -8,29 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from porter.lang.asm import AsmStatement
 from porter.model.functions import Function
 from porter.model.kernels import Kernel
 from porter.model.pipeline.facts import KernelBoxes, RowBox
 from porter.model.pipeline.frames import Wording, first_value
-from porter.model.pipeline.operations import UNKNOWN, Operation, Site, Walk, operations_of
+from porter.model.pipeline.operations import UNKNOWN, Operation, Walk, operations_of
 from porter.model.program import Program
 from porter.model.scopes import resolve
-from porter.model.tensor_core import MmaStep
-from porter.passes.full_rate.missing import Missing
-from porter.ptx.table import find as decode
+from porter.passes.native.feeding import descriptors
+from porter.passes.native.sites import Left, path_of
 
 _PLAIN = frozenset({"cp", "async", "bulk", "tensor", "2d", "shared::cluster", "shared::cta", "global", "tile",
                     "mbarrier::complete_tx::bytes", "multicast::cluster", "L2::cache_hint"})  # fmt: skip
 _BASE = re.compile(r"[A-Za-z_][\w.]*")
-
-
-class Unsuited(Exception):
-    """A fact that is not known of the loads of A, and where."""
-
-    def __init__(self, missing: Missing) -> None:
-        super().__init__(missing.what)
-        self.missing = missing
 
 
 @dataclass(eq=False)
@@ -38,7 +28,7 @@ class Loads:
     """Asks about the loads of one kernel, whose tensor maps have `boxes`.
 
     Raises:
-        Unsuited: where something about them is not known, of every method.
+        Left: where something about them is not known, of every method.
     """
 
     program: Program
@@ -60,7 +50,7 @@ class Loads:
     def of_a(self) -> list[Operation]:
         """The loads that fill what MMAs read as A."""
         for call in self.walk.too_deep:
-            raise Unsuited(Missing(call.caller, call.name_span, f"what `{call.name}` does, calls nest too deep"))
+            raise Left(call.caller, call.name_span, f"what `{call.name}` does, calls nest too deep")
         for operation in self.walk.operations:
             if operation.kind == "unread":
                 raise self.left(operation, "what is loaded here is not understood")
@@ -109,14 +99,11 @@ class Loads:
 
     def _operands(self, operation: Operation, operand: str) -> Iterator[str]:
         """The descriptors of an operand, in the kernel's words."""
-        site = operation.sites[-1]
-        for statement, steps in self._steps(site):
-            for step in steps:
-                text = getattr(step, operand)
-                node = next((o.expr_node for o in statement.operands if " ".join(o.expr.split()) == text), None)
-                if node is None:
-                    raise self.left(operation, f"what `{text}` is")
-                yield self._with_beginnings(operation, Wording(self.program, objects=True).words(site.frame, node))
+        frame = operation.sites[-1].frame
+        for text, node in descriptors(self.program, operation, operand):
+            if node is None:
+                raise self.left(operation, f"what `{text}` is")
+            yield self._with_beginnings(operation, Wording(self.program, objects=True).words(frame, node))
 
     def _with_beginnings(self, operation: Operation, text: str) -> str:
         """An operand with what variables in it begin with that go on from there, such as a descriptor."""
@@ -131,29 +118,19 @@ class Loads:
                     found.append(wording.words(site.frame, value))
         return " ".join(found)
 
-    def _steps(self, site: Site) -> Iterator[tuple[AsmStatement, list[MmaStep]]]:
-        for found in self.program.steps_in(site.frame.function):
-            if found.statement.node.id == site.node.id:
-                yield found.statement, [s for s in found.steps if isinstance(s, MmaStep)]
-
     def _is_plain(self, copy: Operation) -> None:
         site = copy.sites[-1]
         if len(copy.coords) != 2 or UNKNOWN in "".join((copy.to, copy.map, *copy.coords)):
             raise self.left(copy, "A is not loaded by tensor maps of two dimensions alone")
-        for statement in site.frame.function.asm:
-            if statement.node.id != site.node.id or statement.ptx is None:
-                continue
-            found = [decode(i) for i in statement.ptx.instructions() if i.parts[0] == "cp"]
-            if len(found) != 1 or found[0] is None or set(found[0].parts) - _PLAIN:
-                raise self.left(copy, "A is not loaded by tensor maps of two dimensions alone")
+        found = site.only("cp")
+        if site.asm is not None and (found is None or set(found.parts) - _PLAIN):
+            raise self.left(copy, "A is not loaded by tensor maps of two dimensions alone")
 
-    def left(self, operation: Operation, what: str) -> Unsuited:
-        site = operation.sites[-1]
-        return Unsuited(Missing(site.frame.function, site.frame.function.span(site.node), what))
+    def left(self, operation: Operation, what: str) -> Left:
+        return path_of(operation)[-1].left(what)
 
-    def of_kernel(self, what: str) -> Unsuited:
-        function = self.function
-        return Unsuited(Missing(function, function.name_span or function.span(function.body), what))
+    def of_kernel(self, what: str) -> Left:
+        return Left(self.function, self.function.head, what)
 
 
 def _flat(text: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tree_sitter import Node
@@ -27,13 +27,11 @@ from porter.model.pipeline.operations import Operation, Site
 from porter.model.registers import CASTS
 from porter.model.scopes import resolve
 from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.loads import Loads, Unsuited
-from porter.passes.full_rate.missing import Missing
+from porter.passes.full_rate.loads import Loads
 from porter.passes.full_rate.proposing import Boxes, HostSide, Proposal
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.sites import Left, Place, is_all, path_of, statement_of
-from porter.ptx.ast import Mem, Operand, Placeholder
-from porter.ptx.table import find as decode
+from porter.ptx.ast import Mem
 from porter.ptx.table import items
 from porter.ptx.tmem import LANES
 from porter.ptx.wgmma import M
@@ -42,6 +40,8 @@ PART = 16
 """Rows that a warp has of an m64 tile."""
 _INTEGERS = re.compile(r"(?:u?int(?:8|16|32|64)?(?:_t)?|unsigned|long|size_t)\Z")
 _DEEPEST = 8
+_SIMPLE = ("identifier", "number_literal", "field_expression", "call_expression", "subscript_expression")
+"""What a sum or a product needs no parentheses around."""
 
 
 def permute(context: PortContext, found: Proposal, host: HostSide) -> None:
@@ -51,22 +51,14 @@ def permute(context: PortContext, found: Proposal, host: HostSide) -> None:
         return
     try:
         found.permuted = tuple(_permuted(context, host.boxes, host.both_chips))
-    except Unsuited as left:
-        lacks = left.missing
     except Left as left:
-        lacks = Missing(left.function, left.span, left.what)
-    else:
-        return
-    found.rows.append(replace(lacks, what=f"nor can rows of A be loaded in another order: {lacks.what}"))
+        what = f"nor can rows of A be loaded in another order: {left.what}"
+        found.rows.append(Left(left.function, left.span, what))
 
 
 def _permuted(context: PortContext, boxes: Boxes, both_chips: bool) -> dict[Edit, None]:
     """The edits for rows of A that all kernels of a source set load by tensor maps of these boxes; `both_chips`: the
-    port stands beside the original, which has the same host code.
-
-    Raises:
-        Unsuited, Left: a fact is missing.
-    """
+    port stands beside the original, which has the same host code."""
     root = context.program.sources
     in_strings = is_python(Path(root.root))
     known = {} if in_strings else {k.kernel: k for k in boxes(Path(root.root), root.include_dirs)}
@@ -88,13 +80,9 @@ class _Permuting:
     _edits: dict[Edit, None] = field(default_factory=dict)
 
     def edits(self) -> list[Edit]:
-        """Those of the loads and of the host code.
-
-        Raises:
-            Unsuited, Left: a fact is missing.
-        """
+        """Those of the loads and of the host code."""
         mine = self.loads.of_a()
-        name = self._unused("part")
+        name = self.context.program.unused("part")
         for copy in mine:
             box = self.loads.box(copy)
             if box.rows % LANES and box.rows not in (M, M // 2):
@@ -111,12 +99,6 @@ class _Permuting:
             self._edits[Edit(path, Span(start, end), str(PART).encode())] = None
         self._stand_alone()
         return list(self._edits)
-
-    def _unused(self, name: str) -> str:
-        taken = self.context.program.identifiers()
-        while name in taken:
-            name += "_"
-        return name
 
     def _stand_alone(self) -> None:
         """That no other step of the port writes to the same places."""
@@ -138,18 +120,17 @@ class _Permuting:
         statement = statement_of(Place(function, site.node))
         if statement.type != "expression_statement" or function.style is Style.MACRO:
             raise self.loads.left(copy, "a load of A is no statement of its own")
-        path, text = function.file.path, function.text(row)
-        given = f", {text} / {PART} % {LANES // PART}" if _is_simple(row) else f", ({text}) / {PART} % {LANES // PART}"
+        path, (opened, closed) = function.file.path, ("", "") if row.type in _SIMPLE else ("(", ")")
+        given = f", {opened}{function.text(row)}{closed} / {PART} % {LANES // PART}"
         of_tile = given if rows < LANES else ""
         pad = self.context.indent(function, function.span(statement)) + "    "
         begin = function.span(statement).start
         self._insert(path, begin, f"for (int {name} = 0; {name} < {rows // PART}; ++{name})\n{pad}", function)
         self._insert(path, function.span(to).start, f"{qualified('rows_of_a')}<{row_bytes}>(", function)
         self._insert(path, function.span(to).end, f", {name}{of_tile})", function)
-        if not _is_simple(row):
-            self._insert(path, function.span(row).start, "(", function)
-        after = "" if _is_simple(row) else ")"
-        self._insert(path, function.span(row).end, f"{after} + {PART} * {name}", function)
+        if opened:
+            self._insert(path, function.span(row).start, opened, function)
+        self._insert(path, function.span(row).end, f"{closed} + {PART} * {name}", function)
 
     def _insert(self, path: str, at: int, text: str, function: Function) -> None:
         self._edits[Edit(path, Span(at, at), as_bytes(text.replace("\n", function.file.newline)))] = None
@@ -189,23 +170,13 @@ class _Permuting:
 
     @staticmethod
     def _of_asm(site: Site) -> tuple[Node, Node] | None:
-        for statement in site.frame.function.asm:
-            if statement.node.id != site.node.id or statement.ptx is None:
-                continue
-            for instruction in statement.ptx.instructions():
-                found = decode(instruction) if instruction.parts[0] == "cp" else None
-                coords = found.get("coords") if found is not None else None
-                to = found.get("dst") if found is not None else None
-                if found is None or coords is None or to is None:
-                    continue
-                nodes = []
-                for operand in (to, items(coords)[1]):
-                    base: Operand = operand.base if isinstance(operand, Mem) else operand
-                    if not isinstance(base, Placeholder) or (isinstance(operand, Mem) and operand.offset):
-                        return None
-                    nodes.append(statement.operand(base.index).expr_node)
-                return (nodes[0], nodes[1]) if nodes[0] is not None and nodes[1] is not None else None
-        return None
+        found = site.only("cp")
+        coords, to = (found.get(name) if found is not None else None for name in ("coords", "dst"))
+        if coords is None or to is None:
+            return None
+        bases = (o.base if isinstance(o, Mem) and not o.offset else o for o in (to, items(coords)[1]))
+        where, row = map(site.expression, bases)
+        return (where, row) if where is not None and row is not None else None
 
     def _of_call(self, site: Site) -> tuple[Node, Node] | None:
         """The same of a call of a library."""
@@ -274,7 +245,3 @@ class _Permuting:
 
 def _is_at(site: Site, other: Site) -> bool:
     return site.node.id == other.node.id and site.frame.function is other.frame.function
-
-
-def _is_simple(node: Node) -> bool:
-    return node.type in ("identifier", "number_literal", "field_expression", "call_expression", "subscript_expression")

@@ -17,7 +17,7 @@ from porter.model.program import Program
 from porter.model.tensor_core import MmaStep
 from porter.model.thread_values import several_dimensions
 from porter.passes.context import PortContext
-from porter.passes.full_rate.missing import Missing
+from porter.passes.native.sites import Left
 from porter.passes.needs import NOTHING, Common
 from porter.ptx.tmem import LANES
 from porter.ptx.umma import N_STEPS
@@ -44,13 +44,9 @@ class Proposal:
     stacked: bool
     edits: list[Edit] = field(default_factory=list)
     row_edits: list[Edit] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
-    rows: list[Missing] = field(default_factory=list)
+    missing: list[Left] = field(default_factory=list)
+    rows: list[Left] = field(default_factory=list)
     permuted: tuple[Edit, ...] = ()
-
-
-def title(function: Function) -> Span:
-    return function.name_span or function.span(function.body)
 
 
 def written_over(context: PortContext, edits: Sequence[Edit]) -> Span | None:
@@ -72,10 +68,10 @@ def of_mmas(program: Program) -> Iterator[tuple[Function, Span, MmaStep, dict[st
             yield statement.function, statement.statement.span, step, nodes
 
 
-def narrow(function: Function, span: Span, step: MmaStep) -> Iterator[Missing]:
+def narrow(function: Function, span: Span, step: MmaStep) -> Iterator[Left]:
     """That an MMA has columns of which M=128 takes no such number."""
     if step.op.n % N_STEPS[LANES]:
-        yield Missing(function, span, f"N is {step.op.n}, and an M={LANES} MMA takes multiples of {N_STEPS[LANES]}")
+        yield Left(function, span, f"N is {step.op.n}, and an M={LANES} MMA takes multiples of {N_STEPS[LANES]}")
 
 
 def of_sources(context: PortContext, common: Common, kernel: Kernel) -> str:

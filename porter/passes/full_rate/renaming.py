@@ -14,7 +14,7 @@ from porter.model.facts import Index
 from porter.model.functions import Function, Style
 from porter.model.program import Program
 from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.missing import Missing
+from porter.passes.native.sites import Left
 from porter.ptx.arch import WARP
 
 _THREAD = re.compile(rb"\bthreadIdx\b(\s*\.\s*x\b)?")
@@ -27,13 +27,16 @@ _OPAQUE = re.compile(r"cooperative_groups(?:/|\.h)|cub/|cuda/(?:pipeline|annotat
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where `threadIdx.x` stands, and the innermost function around it; None in a macro or outside of all."""
+class Asked:
+    """Where something stands in the text, and the innermost function around it; None in a macro or outside of all."""
 
     file: CudaFile
-    span: Span
-    whole: bool
+    match: re.Match[bytes]
     function: Function | None
+
+    @property
+    def span(self) -> Span:
+        return Span(*self.match.span())
 
 
 def reached(program: Program, kernels: Iterable[Function], but: Iterable[Function] = ()) -> set[int]:
@@ -56,25 +59,16 @@ def reached(program: Program, kernels: Iterable[Function], but: Iterable[Functio
     return found
 
 
-def places(program: Program) -> Iterator[_Place]:
-    """Every place of the sources that reads the index of a thread."""
+def asking(program: Program, pattern: re.Pattern[bytes]) -> Iterator[Asked]:
+    """Every place of the sources that a pattern finds."""
     for path, file in program.sources.files.items():
         own = [f for f in program.functions if f.file.path == path and f.style is not Style.MACRO]
-        for match in _THREAD.finditer(file.lexed.code):
-            span = Span(match.start(), match.end())
-            around = [f for f in own if _holds(f, span)]
-            inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
-            yield _Place(file, span, match.group(1) is not None, inner)
+        for match in pattern.finditer(file.lexed.code):
+            around = [f for f in own if f.span(f.node).contains(Span(*match.span()))]
+            yield Asked(file, match, min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None))
 
 
-def _holds(function: Function, span: Span) -> bool:
-    whole = function.span(function.node)
-    return whole.start <= span.start and span.end <= whole.end
-
-
-def rename(
-    context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]
-) -> tuple[list[Edit], list[Missing]]:
+def rename(context: PortContext, kernels: Sequence[Function], dropped: Sequence[Edit]) -> tuple[list[Edit], list[Left]]:
     """The edits that rename the threads of `kernels`, but for what is `dropped`; or what keeps them from it."""
     program = context.program
     others = [k for k in program.kernels if not any(k is one for one in kernels)]
@@ -83,7 +77,7 @@ def rename(
     written = [*dropped, *(e for found in context.edits.values() for e in found)]
     missing += _of_libraries(program, mine)
     edits = list[Edit]()
-    for place in places(program):
+    for place in asking(program, _THREAD):
         owner = place.function
         if owner is not None and id(owner) in foreign and id(owner) not in mine:
             continue
@@ -94,7 +88,7 @@ def rename(
         ]
         if shared:
             what = "`threadIdx` is read where also a kernel comes that stays at M=64"
-        elif not place.whole:
+        elif place.match[1] is None:
             what = "`threadIdx` is used as a whole"
         elif any(b"threadIdx" in e.replacement for e in over):
             what = "`threadIdx.x` stands in what another step of the port writes"
@@ -102,31 +96,31 @@ def rename(
             if not over:
                 edits.append(Edit(place.file.path, place.span, qualified("thread_index()").encode()))
             continue
-        missing.append(Missing(at, place.span if at.file is place.file else at.span(at.body), what))
+        missing.append(Left(at, place.span if at.file is place.file else at.span(at.body), what))
     return edits, missing
 
 
-def _of_libraries(program: Program, mine: set[int]) -> Iterator[Missing]:
+def _of_libraries(program: Program, mine: set[int]) -> Iterator[Left]:
     """Functions of libraries that tell which warp a thread is in."""
     for function in program.functions:
         for call in function.calls if id(function) in mine else ():
             fact = program.facts.of_call(call)
             if isinstance(fact, Index) and not 0 < fact.modulo <= WARP:
                 what = f"`{call.name}` of a library tells which warp a thread is in"
-                yield Missing(function, call.name_span, what)
+                yield Left(function, call.name_span, what)
 
 
-def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Missing]:
+def opaque(program: Program, kernel: Function, mine: set[int]) -> Iterator[Left]:
     """What says by itself that it tells a warp its place: rows of A change places then, where that can be. What else
     does, the judge finds."""
     for function in program.functions:
         for statement in function.asm:
             if id(function) in mine and _PHYSICAL.search(statement.template.replace("%%", "%")):
-                yield Missing(function, statement.span, "asm reads which warp of the CTA a thread is in")
-    at = kernel.name_span or kernel.span(kernel.body)
+                yield Left(function, statement.span, "asm reads which warp of the CTA a thread is in")
+    at = kernel.head
     for file in program.sources.files.values():
         if _READ.search(file.lexed.code):
-            yield Missing(kernel, at, "a function that reads the registers of a thread is not renamed")
+            yield Left(kernel, at, "a function that reads the registers of a thread is not renamed")
         for name, _, span in file.lexed.includes():
             if _OPAQUE.match(name):
-                yield Missing(kernel, at if kernel.file is not file else span, f"<{name}> numbers threads itself")
+                yield Left(kernel, at if kernel.file is not file else span, f"<{name}> numbers threads itself")

@@ -27,7 +27,7 @@ from porter.model.scopes import resolve
 from porter.model.tensor_core import MmaStep
 from porter.model.thread_values import ThreadValues
 from porter.passes.context import qualified
-from porter.passes.full_rate.missing import Missing
+from porter.passes.native.sites import Left
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
 from porter.ptx.wgmma import M
@@ -95,11 +95,11 @@ class Tiles:
         loops = [loop for function, node, index in self._selections() for loop in self._counting(function, node, index)]
         return any(not told for loop in loops for told in self._told(loop.function, loop.body, {loop.name}, 0))
 
-    def missing(self) -> Iterator[Missing]:
+    def missing(self) -> Iterator[Left]:
         """MMAs whose tile no loop counts."""
         for function, node, index in self._selections():
             if not self._counting(function, node, index):
-                yield Missing(function, function.span(node), f"which tile `{index}` means is not known")
+                yield Left(function, function.span(node), f"which tile `{index}` means is not known")
 
     def _selections(self) -> Iterator[tuple[Function, Node, str]]:
         """Where a tile is chosen: an MMA, or a call that is handed one."""
@@ -141,14 +141,14 @@ class Tiles:
 
     # --- rows
 
-    def rows(self, mentions: Sequence[Mention]) -> Iterator[Missing]:
+    def rows(self, mentions: Sequence[Mention]) -> Iterator[Left]:
         """Fill `terms`; `mentions` are all places that name the registers but for MMAs."""
         loops: dict[int, TileLoop] = {}
         for mention in mentions:
             loop = self._loop_of(mention)
             if loop is None:
                 what = f"`{mention.text}` is used otherwise than tile by tile in a loop"
-                yield Missing(mention.function, mention.function.span(mention.function.body), what)
+                yield Left(mention.function, mention.function.span(mention.function.body), what)
             else:
                 loops.setdefault(loop.node.id, loop)
         values = ThreadValues(self.program, (self.kernel.roles.first + (self.kernel.roles.value or 1)) * WARPGROUP)
@@ -168,7 +168,9 @@ class Tiles:
         chosen = node.parent
         if chosen is None or chosen.type != "subscript_expression" or enclosing(node, "lambda_expression") is not None:
             return None
-        return tile_loop(self.program, self.accumulator, function, _index(function, chosen), chosen)
+        listed = chosen.child_by_field_name("indices") or chosen.child_by_field_name("index")
+        index = function.text(listed).strip("[] ") if listed is not None else ""
+        return tile_loop(self.program, self.accumulator, function, index, chosen)
 
     def _chooses(self, name: Node) -> bool:
         """Whether an index chooses registers of a tile."""
@@ -179,10 +181,10 @@ class Tiles:
         root = next(find(chosen, "identifier"), None)
         return root is not None and self.kernel.function.text(root) in self.accumulator.home.names
 
-    def _in_sum(self, loop: TileLoop, name: Node, values: ThreadValues) -> Iterator[Missing]:
+    def _in_sum(self, loop: TileLoop, name: Node, values: ThreadValues) -> Iterator[Left]:
         """Take the term `m * 64` of a sum that says which rows a warp has."""
         function, term = loop.function, name.parent
-        at = Missing(
+        at = Left(
             function, function.span(name), f"the tile's index `{loop.name}` is used for something else than its rows"
         )
         if term is None or term.type != "binary_expression":
@@ -195,7 +197,7 @@ class Tiles:
             yield at
         elif not self._is_row(function, term, values):
             what = "which rows of a tile a warp has is not told by 64 times the tile's index and 16 times the warp's"
-            yield Missing(function, function.span(term), what)
+            yield Left(function, function.span(term), what)
         else:
             self.terms.append((function, term, loop.name))
 
@@ -221,12 +223,6 @@ class Tiles:
 
 def _words(text: str) -> set[str]:
     return set(_NAME.findall(text))
-
-
-def _index(function: Function, node: Node) -> str:
-    """What stands between the brackets of a subscript."""
-    listed = node.child_by_field_name("indices") or node.child_by_field_name("index")
-    return function.text(listed).strip("[] ") if listed is not None else ""
 
 
 def _terms(function: Function, node: Node, sign: int) -> Iterator[tuple[Node, int]]:

@@ -67,52 +67,35 @@ def _uses(program: Program, by_warp: _ByWarp, function: Function) -> Iterator[_U
         match = _BARRIER.fullmatch(statement.template)
         if match is None:
             continue
-        sync, texts = match[1] == "sync", (match[2], match[3])
+        operands = [_operand(statement, text) for text in (match[2], match[3])]
+        handed = {*(p.name for p in function.params), *function.template_params}
         calls = program.callers(function) if function.style is not Style.KERNEL else []
-        if calls and any(_param(function, statement, t) is not None for t in texts):
-            for call in calls:
-                values = [_handed(program, by_warp, function, statement, t, call) for t in texts]
-                yield _made(call.caller, call.node, sync, values)
-        else:
-            values = [_written(program, by_warp, function, statement, t) for t in texts]
-            yield _made(function, statement.node, sync, values)
+        for call in calls if calls and any(name in handed for name, _ in operands) else [None]:
+            where, node = (function, statement.node) if call is None else (call.caller, call.node)
+            ids, threads = (_value(program, by_warp, function, name, inner, call) for name, inner in operands)
+            known = threads[0] if len(set(threads)) == 1 else None
+            yield _Use(where, node, match[1] == "sync", frozenset(ids), known)
 
 
-def _made(function: Function, node: Node, sync: bool, values: list[_Values]) -> _Use:
-    ids, threads = values
-    return _Use(function, node, sync, frozenset(ids), threads[0] if len(set(threads)) == 1 else None)
-
-
-def _param(function: Function, statement: AsmStatement, text: str) -> int | None:
-    """The parameter, function's or template's, that an operand names; template parameters count from -1 downwards."""
-    name = statement.operand(int(text[1:])).expr.strip() if text.startswith("%") and text[1:].isdigit() else text
-    param = function.param(name)
-    if param is not None:
-        return param.index
-    return -1 - function.template_params.index(name) if name in function.template_params else None
-
-
-def _handed(
-    program: Program, by_warp: _ByWarp, function: Function, statement: AsmStatement, text: str, call: Call
-) -> _Values:
-    index = _param(function, statement, text)
-    if index is None:
-        return _written(program, by_warp, function, statement, text)
-    if index < 0:
-        known = len(call.template_args) > -1 - index
-        return (program.value(call.caller, call.template_args[-1 - index]) if known else None,)
-    if index >= len(call.args):
-        return (None,)
-    return by_warp(call.caller, call.args[index])
-
-
-def _written(program: Program, by_warp: _ByWarp, function: Function, statement: AsmStatement, text: str) -> _Values:
+def _operand(statement: AsmStatement, text: str) -> tuple[str, Node | None]:
+    """What an operand of an instruction is in the sources: its text, and its expression."""
     if not text.startswith("%"):
-        return (program.value(function, text),)
-    operand = statement.operand(int(text[1:])) if text[1:].isdigit() else None
-    if operand is None or operand.expr_node is None:
-        return (None,)
-    return by_warp(function, operand.expr_node)
+        return text, None
+    found = statement.operand(int(text[1:])) if text[1:].isdigit() else None
+    return (found.expr.strip(), found.expr_node) if found is not None else ("", None)
+
+
+def _value(
+    program: Program, by_warp: _ByWarp, function: Function, name: str, node: Node | None, call: Call | None
+) -> _Values:
+    """What an operand is, in a call of the function where that is handed it."""
+    param = function.param(name)
+    if call is not None and param is not None:
+        return by_warp(call.caller, call.args[param.index]) if param.index < len(call.args) else (None,)
+    if call is not None and name in function.template_params:
+        given = call.template_args[function.template_params.index(name) :][:1]
+        return (program.value(call.caller, given[0]) if given else None,)
+    return by_warp(function, node) if node is not None else (program.value(function, name),)
 
 
 def _statement(use: _Use) -> Node | None:

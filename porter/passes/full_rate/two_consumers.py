@@ -17,10 +17,10 @@ from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
 from porter.model.threads import Threads
 from porter.passes.context import PortContext
-from porter.passes.full_rate.missing import Missing
-from porter.passes.full_rate.proposing import Proposal, narrow, of_mmas, of_sources, title, written_over
+from porter.passes.full_rate.proposing import Proposal, narrow, of_mmas, of_sources, written_over
 from porter.passes.full_rate.renaming import rename
 from porter.passes.full_rate.turns import turns
+from porter.passes.native.sites import Left
 from porter.passes.needs import Common
 from porter.ptx.wgmma import THREADS as WARPGROUP
 
@@ -41,23 +41,23 @@ def two_consumers(context: PortContext, common: Common) -> Proposal:
     return found
 
 
-def _dropped_turns(context: PortContext, kernels: Sequence[Kernel]) -> tuple[list[Edit], list[Missing]]:
+def _dropped_turns(context: PortContext, kernels: Sequence[Kernel]) -> tuple[list[Edit], list[Left]]:
     """The edits without which consumers would wait for each other's turns, and what keeps them from being made."""
     edits = [Edit(f.file.path, span, b"") for k in kernels for f, span in turns(context.program, k)]
     if over := written_over(context, edits):
         what = "another step of the port writes where consumers take turns"
-        return edits, [Missing(kernels[0].function, over, what)]
+        return edits, [Left(kernels[0].function, over, what)]
     return edits, []
 
 
-def _of_mmas(program: Program) -> Iterator[Missing]:
+def _of_mmas(program: Program) -> Iterator[Left]:
     """What keeps the MMAs of the sources from M=128: A has to tell the two consumers apart."""
     threads = Threads(program)
     for function, span, step, nodes in of_mmas(program):
         yield from narrow(function, span, step)
         node = nodes.get(step.a)
         if not step.a_registers and node is not None and not _may_differ(program, threads, function, node, 0):
-            yield Missing(function, span, f"the A descriptor `{step.a}` is that of the other consumer, too")
+            yield Left(function, span, f"the A descriptor `{step.a}` is that of the other consumer, too")
 
 
 def _may_differ(program: Program, threads: Threads, function: Function, node: Node, depth: int) -> bool:
@@ -86,16 +86,16 @@ def _is_set_apart(threads: Threads, variable: Variable) -> bool:
     return any(threads.splits(function, node, function.body) for node in mine)
 
 
-def _of_consumers(context: PortContext, common: Common, first: int, kernel: Kernel) -> Iterator[Missing]:
+def _of_consumers(context: PortContext, common: Common, first: int, kernel: Kernel) -> Iterator[Left]:
     """What keeps the two warpgroups of a kernel from one MMA, where those of the file begin with `first`."""
     function, threads = kernel.function, (first + 2) * WARPGROUP
     if whole := of_sources(context, common, kernel) or _of_kernel(first, kernel):
-        yield Missing(function, title(function), whole)
+        yield Left(function, function.head, whole)
         return
     for size in sorted(launch_sizes(context.program, function)):
         if size < threads:
             what = f"a launch gives its blocks {size} threads, and both consumers take {threads}"
-            yield Missing(function, title(function), what)
+            yield Left(function, function.head, what)
 
 
 def _of_kernel(first: int, kernel: Kernel) -> str:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from porter.model.kernels import Kernel
 from porter.model.mentions import Mentions
 from porter.passes.context import PortContext
-from porter.passes.full_rate.missing import Missing
-from porter.passes.full_rate.proposing import Proposal, narrow, of_mmas, of_sources, title, written_over
+from porter.passes.full_rate.proposing import Proposal, narrow, of_mmas, of_sources, written_over
 from porter.passes.full_rate.tiles import TILES, Tiles
 from porter.passes.moves import Moves
+from porter.passes.native.sites import Left
 from porter.passes.needs import Common
 
 
@@ -29,7 +29,7 @@ def two_tiles(context: PortContext, common: Common, moves: Moves) -> Proposal | 
         kernels = [k for k in context.kernels if k.function is accumulator.function]
         at = accumulator.function.span(accumulator.variable.declaration or accumulator.function.body)
         if len(kernels) != 1 or sum(a.function is accumulator.function for a in owners) != 1:
-            found.missing.append(Missing(accumulator.function, at, "its accumulator is not the only one of a kernel"))
+            found.missing.append(Left(accumulator.function, at, "its accumulator is not the only one of a kernel"))
             continue
         tiles, zeroed = Tiles(program, kernels[0], accumulator), context.flow.zeroing_of(accumulator)
         found.rows += tiles.rows(mentions.of(accumulator, zeroed))
@@ -37,24 +37,24 @@ def two_tiles(context: PortContext, common: Common, moves: Moves) -> Proposal | 
             return None
         found.missing += tiles.missing()
         if not tiles.terms and not found.rows:
-            found.rows.append(Missing(accumulator.function, at, "nothing tells which rows of a tile a warp has"))
+            found.rows.append(Left(accumulator.function, at, "nothing tells which rows of a tile a warp has"))
         if moves.stores[accumulator] or moves.tracked or context.kept_params:
-            found.missing.append(Missing(accumulator.function, at, "its registers are written between MMAs"))
+            found.missing.append(Left(accumulator.function, at, "its registers are written between MMAs"))
         if any(z.tile for z in zeroed):
-            found.missing.append(Missing(accumulator.function, at, "its tiles are set to zero one by one"))
+            found.missing.append(Left(accumulator.function, at, "its tiles are set to zero one by one"))
         found.row_edits += tiles.edits()
     for function, span, step, _ in of_mmas(program):
         found.missing += narrow(function, span, step)
         if step.a_registers:
-            found.missing.append(Missing(function, span, "A comes from registers, for each tile of a warpgroup"))
+            found.missing.append(Left(function, span, "A comes from registers, for each tile of a warpgroup"))
     if over := written_over(context, found.row_edits):
-        found.rows.append(Missing(owners[0].function, over, "another step of the port writes the rows of a tile"))
+        found.rows.append(Left(owners[0].function, over, "another step of the port writes the rows of a tile"))
     return found
 
 
-def _alone(context: PortContext, common: Common, kernel: Kernel) -> Missing | None:
+def _alone(context: PortContext, common: Common, kernel: Kernel) -> Left | None:
     """What keeps a kernel as a whole from it."""
     what = of_sources(context, common, kernel)
     if not what and kernel.roles.value is None:
         what = "how many warpgroups run its MMAs is not known"
-    return Missing(kernel.function, title(kernel.function), what) if what else None
+    return Left(kernel.function, kernel.function.head, what) if what else None

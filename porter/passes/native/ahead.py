@@ -12,15 +12,14 @@ from tree_sitter import Node
 
 from porter.lang.cuda import inside
 from porter.lang.text import Span
-from porter.model.functions import Function
 from porter.model.kernels import Kernel
-from porter.passes import emit, epilogue, residency
+from porter.passes import emit, epilogue
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.product import NO_USE, ONE_PRODUCT, Product
 from porter.passes.native.second import second_of
-from porter.passes.native.sites import Changes, Left, Place
-from porter.passes.native.texts import indented, ported_text
+from porter.passes.native.sites import Changes, Left, OfFunction, Place, own_lines
+from porter.passes.native.texts import indented, ported_text, tile_lines
 from porter.steps.step import Step
 
 RULE = "PTR280"
@@ -28,28 +27,21 @@ NAME = "ahead"
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
-    """The edits of the step, for all kernels.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels."""
     changes = Changes(context, RULE)
+    first = Place(context.kernels[0].function, context.kernels[0].function.body)
     if context.helpers.sync_in_wait:
-        function = context.kernels[0].function
-        raise Left(function, function.span(function.body), "wgmma.fence ahead of each batch")
+        raise first.left("wgmma.fence ahead of each batch")
     if context.helpers.tracked:
-        function = context.kernels[0].function
-        raise Left(function, function.span(function.body), "where sums are read and written")
+        raise first.left("where sums are read and written")
     rings = []
     done: set[int] = set()
     for kernel in context.kernels:
         product = _product(context, kernel, moves)
+        product.check()
         if product.loop.id not in done:
             done.add(product.loop.id)
-            product.check()
             _Ahead(product).write(changes)
-        else:
-            product.check()
         rings.append(product.in_flight)
     context.helpers.ring = max(context.helpers.ring, *rings)
     context.batches = replace(context.batches, ring=context.helpers.ring)
@@ -60,7 +52,7 @@ def _product(context: PortContext, kernel: Kernel, moves: Moves) -> Product:
     """The first product of a kernel's loop: the only one, or there is no such step."""
     found, why = [], None
     for accumulator in context.accumulators.accumulators:
-        if _reaches(context, kernel, accumulator.function):
+        if id(kernel.function) in context.program.reaching([accumulator.function]):
             try:
                 found.append(Product(context, kernel, moves, accumulator))
             except Left as left:
@@ -74,21 +66,8 @@ def _product(context: PortContext, kernel: Kernel, moves: Moves) -> Product:
     raise Left(function, function.span(function.body), what)
 
 
-def _reaches(context: PortContext, kernel: Kernel, function: Function) -> bool:
-    return any(kernel.function is f for f in [function, *_callers(context, function, set())])
-
-
-def _callers(context: PortContext, function: Function, seen: set[int]) -> list[Function]:
-    found = []
-    for call in context.program.callers(function):
-        if id(call.caller) not in seen:
-            seen.add(id(call.caller))
-            found += [call.caller, *_callers(context, call.caller, seen)]
-    return found
-
-
 @dataclass(eq=False)
-class _Ahead:
+class _Ahead(OfFunction):
     """The edits for one product, and for the one behind it."""
 
     product: Product
@@ -99,9 +78,6 @@ class _Ahead:
         self.accumulator, self.loop, self.load = product.accumulator, product.loop, product.load
         self.moved, self.kept, self.next = product.moved, product.kept, product.next
         self.second = second_of(product)
-
-    def _left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
 
     def write(self, changes: Changes) -> None:
         function, names = self.function, self.context.names
@@ -135,30 +111,17 @@ class _Ahead:
         declared = self.accumulator.variable.declaration
         if declared is None or not inside(self.loop, declared):
             return []
-        at = self.function.span(self.accumulator.home.end_of_declaration()).end
         tile = re.compile(rf"\b{re.escape(self.context.names.tile(self.accumulator))}\b")
-        found = [
-            line.strip()
-            for edit in self.context.edits.get(residency.RULE, ())
-            if edit.path == self.function.file.path and edit.span == Span(at, at)
-            for line in edit.replacement.decode().splitlines()
-            if tile.search(line)
-        ]
+        found = [line for line in tile_lines(self.context, self.accumulator) if tile.search(line)]
         if not found:
-            raise self._left(declared, "where the accumulator of the first product is declared")
+            raise self.left(declared, "where the accumulator of the first product is declared")
         return found
 
     def _span(self) -> Span:
         """Whole lines of what is issued ahead."""
-        function = self.function
-        source = function.file.source
-        first = self.context.before(function, self.moved[0]).start
-        last = function.span(self.moved[-1]).end
-        start = source.rfind(b"\n", 0, first) + 1
-        end = source.find(b"\n", last) + 1
-        if source[start:first].strip() or end <= 0 or _code(source[last:end]):
-            raise self._left(self.moved[0], "statements on lines of their own")
-        return Span(start, end)
+        first = self.context.before(self.function, self.moved[0]).start
+        lines = own_lines(self.function, Span(first, self.function.span(self.moved[-1]).end))
+        return Span(lines.start, lines.end + 1)
 
     def _issued(self, inner: str) -> list[str]:
         function = self.function
@@ -166,14 +129,9 @@ class _Ahead:
         text = ported_text(self.context, function, span)
         pad = self.context.indent(function, function.span(self.moved[0]))
         for statement in (s for s in self.kept if self.product.stays(s)):
-            raise self._left(statement, "that registers of the first product are declared ahead of it")
-        lines = text.replace("\r\n", "\n").split("\n")
-        found = []
-        for line in lines:
-            if not line.strip():
-                continue
-            found.append(inner + (line[len(pad) :] if line.startswith(pad) else line.lstrip()))
-        return found
+            raise self.left(statement, "that registers of the first product are declared ahead of it")
+        lines = (line for line in text.replace("\r\n", "\n").split("\n") if line.strip())
+        return [inner + (line[len(pad) :] if line.startswith(pad) else line.lstrip()) for line in lines]
 
     def _without(self, changes: Changes) -> None:
         """What is issued ahead leaves the turn, but for declarations that the rest of it reads."""
@@ -217,12 +175,6 @@ class _Ahead:
         lines = indented(text, pad, "")
         update = self.loop.child_by_field_name("update")
         return [f"{lines[0]};"] if update is not None and node.id == update.id and len(lines) == 1 else lines
-
-
-def _code(rest: bytes) -> bool:
-    """Whether something but a comment follows on a line."""
-    text = rest.strip()
-    return bool(text) and not text.startswith(b"//")
 
 
 STEP = Step(

@@ -23,10 +23,7 @@ _CLUSTERS = re.compile(
 
 
 def check_alone(kernel: Pipelined, launch: HostLaunch | None) -> None:
-    """
-    Raises:
-        Left: they are those of a cluster, or of a grid that is there as a whole.
-    """
+    """Raises Left: they are those of a cluster, or of a grid that is there as a whole."""
     function = kernel.kernel.function
     code = "\n".join(f.lexed.code.decode("utf-8", "replace") for f in kernel.program.sources.files.values())
     clusters = _CLUSTERS.search(code)

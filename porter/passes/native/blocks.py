@@ -18,7 +18,7 @@ from porter.passes.full_rate.renaming import reached
 from porter.passes.moves import Moves
 from porter.passes.native import pieces
 from porter.passes.native.register_counts import written_count
-from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.native.sites import Changes, Left, OfFunction, path_of
 from porter.ptx.arch import Limits
 from porter.ptx.register_file import GRANULARITY, MOST, legal_count
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -32,11 +32,7 @@ SHARED_OUT = f"registers of one block: the step {NAME} shares out those of {BLOC
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
-    """The edits of the step, for all kernels.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels."""
     changes = Changes(context, RULE)
     for kernel in context.kernels:
         _Blocks(context, kernel, changes).take()
@@ -46,7 +42,7 @@ def take(context: PortContext, moves: Moves) -> Changes:
 
 
 @dataclass(eq=False)
-class _Blocks:
+class _Blocks(OfFunction):
     context: PortContext
     kernel: Kernel
     changes: Changes
@@ -56,18 +52,12 @@ class _Blocks:
         self.program = self.context.program
 
     def take(self) -> None:
-        threads = self._value(self.kernel.threads or "")
+        threads = self.program.value(self.function, self.kernel.threads or "")
         if threads is None or threads % WARPGROUP:
-            raise self._left("how many threads a block has, in whole warpgroups")
+            raise self.lacks("how many threads a block has, in whole warpgroups")
         self._bounds()
         each = Limits.registers_per_sm // (BLOCKS * threads) // GRANULARITY * GRANULARITY
         self._moves(threads, each)
-
-    def _left(self, what: str) -> Left:
-        return Left(self.function, self.function.span(self.function.body), what)
-
-    def _value(self, text: str) -> int | None:
-        return self.program.constants_in(self.function).evaluate(text)
 
     # --- Launch bounds
 
@@ -77,9 +67,9 @@ class _Blocks:
         found = [n for n in walk(function.node) if n.type == "launch_bounds" and n.end_byte <= function.body.start_byte]
         parts = found[0].named_children if len(found) == 1 else []
         if not 1 <= len(parts) <= 2:
-            raise self._left("launch bounds that say how many blocks share an SM")
+            raise self.lacks("launch bounds that say how many blocks share an SM")
         if len(parts) == 2:
-            if self._value(function.text(parts[1])) != 1:
+            if self.program.value(function, function.text(parts[1])) != 1:
                 raise Left(function, function.span(parts[1]), "launch bounds that ask for one block on an SM")
             self.changes.replace(function, function.span(parts[1]), str(BLOCKS))
             return
@@ -93,7 +83,7 @@ class _Blocks:
         """Deal out the registers of a block whose threads start with `each`."""
         walked = operations_of(self.program, self.function)
         if walked.too_deep or any(o.kind == "unread" for o in walked.operations):
-            raise self._left("what is done in all functions that it calls")
+            raise self.lacks("what is done in all functions that it calls")
         moves = [o for o in walked.operations if o.kind == "registers"]
         if not moves:
             return
@@ -102,10 +92,10 @@ class _Blocks:
         for operation in moves:
             runs = who.runs(operation.sites).threads
             if runs is None or len(runs) % WARPGROUP:
-                raise self._place(operation).left("which warpgroups come to this setmaxnreg")
+                raise path_of(operation)[-1].left("which warpgroups come to this setmaxnreg")
             for thread in runs:
                 if taken.setdefault(thread, operation) is not operation:
-                    raise self._place(operation).left("one setmaxnreg for each warpgroup")
+                    raise path_of(operation)[-1].left("one setmaxnreg for each warpgroup")
         rising = {t for t, o in taken.items() if o.phase == "inc"}
         kept = sum(self._least(o, each) if o.phase == "dec" else 0 for o in taken.values())
         kept += each * (threads - len(taken))
@@ -113,38 +103,30 @@ class _Blocks:
             return
         most = (each * threads - kept) // len(rising) // GRANULARITY * GRANULARITY
         if len({o.count for o in moves if o.phase == "inc"}) > 1:
-            raise self._left("the same number of registers for all warpgroups that take more")
+            raise self.lacks("the same number of registers for all warpgroups that take more")
         for operation in (o for o in moves if o.phase == "inc"):
             number = min(most, MOST, self._number(operation))
             if number < each or not legal_count(number):
-                raise self._place(operation).left(f"registers to take: {BLOCKS} blocks have {each} a thread")
+                raise path_of(operation)[-1].left(f"registers to take: {BLOCKS} blocks have {each} a thread")
             self._write(operation, number)
 
     def _least(self, operation: Operation, each: int) -> int:
         number = self._number(operation)
         if number > each:
-            raise self._place(operation).left(f"fewer registers than the {each} that threads of {BLOCKS} blocks have")
+            raise path_of(operation)[-1].left(f"fewer registers than the {each} that threads of {BLOCKS} blocks have")
         return number
 
     def _number(self, operation: Operation) -> int:
         return written_count(self.program, operation)[2]
 
-    @staticmethod
-    def _place(operation: Operation) -> Place:
-        site = operation.sites[-1]
-        return Place(site.frame.function, site.node)
-
     def _write(self, operation: Operation, number: int) -> None:
-        """Another number for a setmaxnreg, where its number is written.
-
-        Raises:
-            Left: that is no place of this kernel's alone.
-        """
+        """Another number for a setmaxnreg, where its number is written. Raises Left: that is no place of this kernel's
+        alone."""
         place, span, _ = written_count(self.program, operation)
         mine = {id(k.function) for k in self.context.kernels}
         if id(place.function) in reached(self.program, (k for k in self.program.kernels if id(k) not in mine)):
             what = f"that `{place.function.name}` is called by kernels with MMAs alone"
-            raise self._place(operation).left(what)
+            raise path_of(operation)[-1].left(what)
         self.changes.replace(place.function, span, str(number))
 
 

@@ -13,7 +13,7 @@ from itertools import product
 from tree_sitter import Node
 
 from porter.diagnostics import Code
-from porter.lang.cuda import find
+from porter.lang.cuda import above, find
 from porter.lang.text import Span
 from porter.model.counted import counted, turns_inside
 from porter.model.dynamic_shared import asked_for
@@ -27,7 +27,7 @@ from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.drawn import Drawn
 from porter.passes.native.rows import Put, Rows, rows_of
-from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.native.sites import Changes, Left, OfFunction, Place, threads_at
 from porter.passes.obstacles import shared_bytes
 from porter.ptx.arch import SHARED_LIMIT, WARP, Limits
 from porter.steps.step import Step
@@ -53,11 +53,7 @@ _DEEPEST = 4
 
 
 def take(context: PortContext) -> Changes:
-    """The edits of the step, for all kernels.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels."""
     changes = Changes(context, RULE)
     for kernel in context.kernels:
         _BulkStore(context, kernel, changes).take()
@@ -87,7 +83,7 @@ class _Store:
 
 
 @dataclass(eq=False)
-class _BulkStore:
+class _BulkStore(OfFunction):
     context: PortContext
     kernel: Kernel
     changes: Changes
@@ -97,12 +93,8 @@ class _BulkStore:
     def __post_init__(self) -> None:
         self.function: Function = self.kernel.function
         self.program = self.context.program
-        threads = self.program.constants_in(self.function).evaluate(self.kernel.threads or "")
-        self.known = threads
-        self.threads = min(threads or Limits.threads_per_block, Limits.threads_per_block) // WARP * WARP
-
-    def _left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
+        self.known = self.program.value(self.function, self.kernel.threads or "")
+        self.threads = min(self.known or Limits.threads_per_block, Limits.threads_per_block) // WARP * WARP
 
     def take(self) -> None:
         function = self.function
@@ -112,7 +104,7 @@ class _BulkStore:
         self._untold()
         nests = self._nests()
         if not nests:
-            raise self._left(function.body, "a loop over columns in which threads store the results")
+            raise self.left(function.body, "a loop over columns in which threads store the results")
         for loop, stores in nests:
             warps = self._warps(loop.node)
             self._write(loop, stores, self._rows(loop, stores), warps)
@@ -135,15 +127,10 @@ class _BulkStore:
         asked = (asked_for(self.program, function) or 0) + shared_bytes(self.context)
         if known > MOST_STATIC or asked + known > SHARED_LIMIT:
             what = f"room for {known} bytes of rows beside {asked} of shared memory"
-            raise self._left(function.body, what)
-        said = [
-            f"{nbytes} bytes for each of {text} warps" for nbytes, count, text in self._staged.values() if count is None
-        ]
+            raise self.left(function.body, what)
+        said = [f"{nbytes} bytes for each of {text} warps" for nbytes, n, text in self._staged.values() if n is None]
         said += [f"{known} bytes"] if known else []
-        self.context.report(
-            Code.NATIVE_STAGED, function, function.name_span or function.span(function.body),
-            kernel=function.name, bytes=" and ".join(said),
-        )  # fmt: skip
+        self.context.report(Code.NATIVE_STAGED, function, function.head, kernel=function.name, bytes=" and ".join(said))
 
     # --- The loops
 
@@ -181,27 +168,20 @@ class _BulkStore:
 
     def _columns(self, node: Node) -> _Loop:
         """The loop whose turns are the columns: the innermost around a store each of whose turns is whole columns.
-
-        Raises:
-            Left: there is none; says what the outermost that might be it lacks.
-        """
-        why = self._left(node, "a loop over columns around this store")
-        above = node.parent
-        while above is not None and above.id != self.function.body.id:
-            if above.type in LOOPS:
-                loop = self._loop(above)
-                if loop is None:
-                    raise self._left(above, "a loop over columns around this store, counted up from a number")
-                self._runs(above)
-                try:
-                    self._rows(loop, list(self._inside(loop)))
-                except Left as left:
-                    why = left
-                else:
-                    return loop
-                if loop.turns is None or loop.turns > _MOST_TURNS:
-                    break
-            above = above.parent
+        Raises Left: there is none; says what the outermost that might be it lacks."""
+        why = self.left(node, "a loop over columns around this store")
+        for outer in (n for n in above(node, self.function.body) if n.type in LOOPS):
+            loop = self._loop(outer)
+            if loop is None:
+                raise self.left(outer, "a loop over columns around this store, counted up from a number")
+            self._runs(outer)
+            try:
+                self._rows(loop, list(self._inside(loop)))
+                return loop
+            except Left as left:
+                why = left
+            if loop.turns is None or loop.turns > _MOST_TURNS:
+                break
         raise why
 
     def _body(self, loop: Node) -> Node | None:
@@ -212,39 +192,28 @@ class _BulkStore:
         found, evaluate = counted(self.function, node), self.program.constants_in(self.function).evaluate
         if found is None:
             return None
-        first, step, end = (
-            evaluate(t) for t in (self.function.text(found.first), found.step, self.function.text(found.end))
-        )
+        first, end = (evaluate(self.function.text(n)) for n in (found.first, found.end))
+        step = evaluate(found.step)
         variable = resolve(self.function, found.end, found.name)
-        if (
-            first is None
-            or first < 0
-            or not step
-            or step < 0
-            or variable is None
-            or turns_inside(self.function, node, found.name)
-        ):
+        if variable is None or turns_inside(self.function, node, found.name):
             return None
-        last = None if end is None else end + (found.sign == "<=")
-        turns = None if last is None else max(0, -(-(last - first) // step))
+        if first is None or first < 0 or step is None or step <= 0:
+            return None
+        turns = None if end is None else len(range(first, end + (found.sign == "<="), step))
         return _Loop(node, variable, first, step, turns)
 
     def _inside(self, loop: _Loop) -> Iterator[_Store]:
-        """The stores in a loop.
-
-        Raises:
-            Left: how often an inner loop runs is not known.
-        """
+        """The stores in a loop. Raises Left: how often an inner loop runs is not known."""
         body = self._body(loop.node)
         if body is None:
-            raise self._left(loop.node, "a loop over columns in braces")
+            raise self.left(loop.node, "a loop over columns in braces")
         yield from self._below(body, ())
 
     def _below(self, node: Node, loops: tuple[_Loop, ...]) -> Iterator[_Store]:
         if node.type == "for_statement":
             loop = self._loop(node)
             if loop is None or loop.turns is None or loop.turns > _MOST_TURNS:
-                raise self._left(node, "how often a loop in the one over columns runs")
+                raise self.left(node, "how often a loop in the one over columns runs")
             loops = (*loops, loop)
         for inner in node.named_children:
             if inner.type == "assignment_expression" and self._stores(inner):
@@ -256,52 +225,43 @@ class _BulkStore:
         operator = assignment.child_by_field_name("operator")
         left, value = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
         if operator is None or self.function.text(operator) != "=" or left is None or value is None:
-            raise self._left(statement, "results that are stored, not added to what is there")
+            raise self.left(statement, "results that are stored, not added to what is there")
         if statement.type != "expression_statement":
-            raise self._left(statement, "a store in a form of its own")
+            raise self.left(statement, "a store in a form of its own")
         return _Store(statement, left, value, loops)
 
     # --- Who, and where
 
     def _runs(self, node: Node) -> frozenset[int]:
-        found = Who(self.program, self.threads).runs((Site(Frame(self.function), node),))
-        if found.threads is None:
-            raise self._left(node, f"which threads `{found.unknown}` lets through")
-        return found.threads
+        return threads_at(Who(self.program, self.threads), (Site(Frame(self.function), node),))
 
     def _warps(self, node: Node) -> range:
         """The warps that come to a loop, whole ones that follow each other."""
         threads = self._runs(node)
         warps = sorted({t // WARP for t in threads})
         if not warps or len(threads) != WARP * len(warps) or warps[-1] - warps[0] + 1 != len(warps):
-            raise self._left(node, "that whole warps come to this loop")
+            raise self.left(node, "that whole warps come to this loop")
         return range(warps[0], warps[-1] + 1)
 
     # --- Rows
 
     def _rows(self, loop: _Loop, stores: list[_Store]) -> Rows:
-        """What stores of a turn come to.
-
-        Raises:
-            Left: they are no rows.
-        """
+        """What stores of a turn come to. Raises Left: they are no rows."""
         puts: list[Put] = []
         for index, store in enumerate(stores):
             for turn in product(*(range(one.turns or 0) for one in store.loops)):
                 values = tuple(one.first + at * one.step for one, at in zip(store.loops, turn, strict=True))
                 inner = {one.variable.key: value for one, value in zip(store.loops, values, strict=True)}
-                here, behind = (
-                    Drawn(self.program, {**inner, loop.variable.key: at}) for at in (loop.first, loop.first + loop.step)
-                )
-                at, after = (drawn.place(self.function, store.left) for drawn in (here, behind))
+                turns = [{**inner, loop.variable.key: at} for at in (loop.first, loop.first + loop.step)]
+                at, after = (Drawn(self.program, one).place(self.function, store.left) for one in turns)
                 if at is None or after is None:
-                    raise self._left(store.left, "where this stores, by its row, its column and the warp's lanes")
+                    raise self.left(store.left, "where this stores, by its row, its column and the warp's lanes")
                 puts.append(Put(index, values, *at, after[0] - at[0]))
                 if len(puts) > _MOST_STORES:
-                    raise self._left(loop.node, f"at most {_MOST_STORES} stores in a turn of this loop")
+                    raise self.left(loop.node, f"at most {_MOST_STORES} stores in a turn of this loop")
         rows = rows_of(puts)
         if isinstance(rows, str):
-            raise self._left(loop.node, rows)
+            raise self.left(loop.node, rows)
         return rows
 
     # --- Edits
@@ -341,11 +301,11 @@ class _BulkStore:
         put = "put_pair" if rows.pairs[index] else "put"
         between = function.text(store.statement)[left.end - whole.start : value.start - whole.start]
         if between.strip() != "=" or function.style is Style.MACRO:
-            raise self._left(store.statement, "a store in a form of its own")
+            raise self.left(store.statement, "a store in a form of its own")
         for rule, edits in self.context.edits.items():
             for edit in (e for e in edits if e.path == function.file.path):
                 if edit.span.overlaps(Span(left.end, value.start)) and len(edit.span):
-                    raise self._left(store.statement, f"a store that {rule} leaves as it is")
+                    raise self.left(store.statement, f"a store that {rule} leaves as it is")
         self.changes.replace(function, Span(left.start, left.start), f"{name}.{put}({half}, {column}, ")
         self.changes.replace(function, Span(left.end, value.start), ", ")
         self.changes.replace(function, Span(value.end, value.end), ")")

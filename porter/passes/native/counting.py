@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from porter.lang.cuda import CudaFile, enclosing, find
+from porter.lang.cuda import CudaFile, above, enclosing, find
 from porter.lang.text import Span
 from porter.model.constants import default_of
 from porter.model.functions import Function, Style, declared_name
@@ -22,6 +22,7 @@ _SUMS = ("binary_expression", "parenthesized_expression", "cast_expression", "si
 _LITERAL = re.compile(r"(0[xX][0-9a-fA-F]+|[1-9]\d*)([uUlL]*)")
 _CONSTANT = {"const", "constexpr"}
 _TYPES = ("array_declarator", "template_argument_list", "decltype", "alias_declaration")
+_LISTED = ("call_expression", "argument_list", "template_argument_list", "type_descriptor", "initializer_list")
 _TEMPLATES = ("template_type", "template_function", "template_method")
 
 
@@ -129,6 +130,22 @@ class Counting:
             raise self.left(self.kernel.file, body, f"the constant that `{name}` stands for")
         return self.literal(next(iter(given)), depth + 1)
 
+    def require_own(self, constant: str, literal: Literal) -> None:
+        """That a number may become another one. Raises Left: others share it, or a build chooses it."""
+        if literal.file.path != self.program.sources.root:
+            what = f"`{constant}` in the file itself: others may include the header that it stands in"
+            raise Left(self.kernel, self.kernel.span(self.kernel.body), what)
+        if enclosing(literal.node, "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else") is not None:
+            raise self.left(literal.file, literal.node, f"`{constant}` outside of `#if`: a build may choose it")
+
+    def unknown(self, mention: Mention, use: str) -> Left:
+        """What is made of a mention has some use that nobody knows."""
+        node = mention.node.parent or mention.node
+        while node.type in _LISTED and node.parent is not None:
+            node = node.parent
+        text = " ".join(mention.text(node).split())[:60]
+        return self.left(mention.file, mention.node, f"what `{text}` has to do with {use}")
+
     def _constants(self, name: str) -> Iterator[tuple[CudaFile, Node]]:
         """Where a constant of a name gets its value."""
         for file, node, declarator in self.declared(name, "declaration", "field_declaration"):
@@ -205,38 +222,33 @@ class Counting:
                     yield Mention(file, _whole(node), word)
 
     def _is_meant(self, file: CudaFile, node: Node, word: Word) -> bool:
-        above: Node | None = node
-        while above is not None:
-            if above.type == "template_declaration" and word.name in _parameter_names(file, above):
-                return word.template is not None and above.id == word.template.id
-            above = above.parent
+        for template in (n for n in above(node, file.root) if n.type == "template_declaration"):
+            if word.name in _parameter_names(file, template):
+                return word.template is not None and template.id == word.template.id
         return word.template is None
 
     def _hands_on(self, mention: Mention) -> bool:
         """Whether a mention is a declaration, or gives another word of the number."""
         file, node = mention.file, mention.node
-        above = node.parent
-        if above is None or enclosing(node, "static_assert_declaration") is not None:
+        outer = node.parent
+        if outer is None or enclosing(node, "static_assert_declaration", "using_declaration") is not None:
             return True
-        if above.type in ("using_declaration", "static_assert_declaration"):
-            return True
-        if above.type == "parameter_declaration" and above.parent is not None:
-            return above.parent.type == "template_parameter_list"
-        if (above.type in ("enumerator", "preproc_def") and _is(above.child_by_field_name("name"), node)) or any(
-            _is(d, node) for d in above.children_by_field_name("declarator")
-        ):
+        if outer.type == "parameter_declaration" and outer.parent is not None:
+            return outer.parent.type == "template_parameter_list"
+        named = [outer.child_by_field_name("name")] if outer.type in ("enumerator", "preproc_def") else []
+        if any(_is(d, node) for d in (*named, *outer.children_by_field_name("declarator"))):
             return True
         if self._is_argument(mention):
             return True
-        while above is not None and above.type in _SUMS:
-            node, above = above, above.parent
-        if above is None:
+        while outer is not None and outer.type in _SUMS:
+            node, outer = outer, outer.parent
+        if outer is None:
             return False
-        declared = above.parent if above.type == "init_declarator" else above
-        if above.type in ("init_declarator", "field_declaration") and declared is not None:
+        declared = outer.parent if outer.type == "init_declarator" else outer
+        if outer.type in ("init_declarator", "field_declaration") and declared is not None:
             exact = _is(node, mention.node) and not mention.word.derived
-            return self._constant(file, declared, node) and self._derive(file, above, exact)
-        return above.type == "enumerator" and self._derive(file, above)
+            return self._constant(file, declared, node) and self._derive(file, outer, exact)
+        return outer.type == "enumerator" and self._derive(file, outer)
 
     def _constant(self, file: CudaFile, node: Node, value: Node) -> bool:
         """Whether a declaration is one of a number that the compiler knows."""
@@ -252,37 +264,40 @@ class Counting:
 
     def _derive(self, file: CudaFile, node: Node, exact: bool = False) -> bool:
         declarator = node.child_by_field_name("declarator") or node.child_by_field_name("name")
-        named = declared_name(declarator) if declarator is not None else None
-        if named is None:
-            named = declarator
+        named = (declared_name(declarator) or declarator) if declarator is not None else None
         if named is None:
             return False
         name = file.text(named)
         template = enclosing(node, "template_declaration")
-        if len(list(self._constants(name))) != 1 or any(True for _ in self._others(name)):
-            raise self.left(file, named, f"which `{name}` of several is meant")
-        if template is not None and name in _parameter_names(file, template):
+        of_template = template is not None and name in _parameter_names(file, template)
+        if of_template or len(list(self._constants(name))) != 1 or any(True for _ in self._others(name)):
             raise self.left(file, named, f"which `{name}` of several is meant")
         self._add(Word(name, None, not exact))
         return True
 
     def _is_argument(self, mention: Mention) -> bool:
         """Whether a mention is an argument of a template of the sources, whose parameter then is a word, too."""
-        node, above = mention.node, mention.node.parent
-        if above is not None and above.type == "type_descriptor":
-            node, above = above, above.parent
-        if above is None or above.type != "template_argument_list" or above.parent is None:
-            return False
-        named = above.parent.child_by_field_name("name")
-        index = next(i for i, c in enumerate(above.named_children) if c.id == node.id)
         found = False
+        for file, template, index in self.handed_to(mention):
+            names = _parameter_names(file, template)
+            if index < len(names):
+                self._add(Word(names[index], template, mention.word.derived))
+                found = True
+        return found
+
+    def handed_to(self, mention: Mention) -> Iterator[tuple[CudaFile, Node, int]]:
+        """Templates of the sources that a mention is an argument of, and which."""
+        node, listed = mention.node, mention.node.parent
+        if listed is not None and listed.type == "type_descriptor":
+            node, listed = listed, listed.parent
+        if listed is None or listed.type != "template_argument_list" or listed.parent is None:
+            return
+        named = listed.parent.child_by_field_name("name")
+        index = next(i for i, c in enumerate(listed.named_children) if c.id == node.id)
         for file in self.files:
             for template in find(file.root, "template_declaration"):
-                names = _parameter_names(file, template)
-                if named is not None and template_name(template) == named.text and index < len(names):
-                    self._add(Word(names[index], template, mention.word.derived))
-                    found = True
-        return found
+                if named is not None and template_name(template) == named.text:
+                    yield file, template, index
 
     def _add(self, word: Word) -> None:
         if not any(_same(word, w) for w in self.words):
@@ -342,11 +357,8 @@ def template_name(template: Node) -> bytes | None:
             return named.text if named is not None else None
         if child.type in ("function_definition", "declaration"):
             declarator = child.child_by_field_name("declarator")
-            while declarator is not None and declarator.type != "identifier":
-                inner = declarator.child_by_field_name("declarator")
-                if inner is None:
-                    inside = list(find(declarator, "identifier", "field_identifier"))
-                    return inside[0].text if inside else None
+            while declarator is not None and (inner := declarator.child_by_field_name("declarator")) is not None:
                 declarator = inner
-            return declarator.text if declarator is not None else None
+            first = next(find(declarator or child, "identifier", "field_identifier"), None)
+            return first.text if first is not None else None
     return None

@@ -4,30 +4,24 @@ one."""
 
 from __future__ import annotations
 
-from porter.passes.context import PortContext
-from porter.passes.native.mainloop import Pipelined, in_loop
+from porter.passes.native.mainloop import in_loop
 from porter.passes.native.mma_thread import OWN_THREAD, RULE
-from porter.passes.native.sites import Changes
+from porter.passes.native.taking import Taking
 from porter.steps.step import Declared, Ring, Step
 
 NAME = "double-buffer"
 BUFFERS = 2
 
 
-def take(context: PortContext, found: list[Pipelined]) -> Changes:
-    """The step for all kernels. The helpers alone are others: a tile's accumulator is the one whose turn it is.
-
-    Raises:
-        Left: a fact is missing.
-    """
-    for kernel in found:
-        if not context.helpers.tiles and not in_loop(kernel.first, kernel.function):
+def _write(taking: Taking) -> None:
+    """The helpers alone are others: a tile's accumulator is the one whose turn it is."""
+    for kernel in taking.found:
+        if not taking.context.helpers.tiles and not in_loop(kernel.first, kernel.function):
             raise kernel.begin.left("a next tile: a block has one")
-    context.helpers.buffers = BUFFERS
-    return Changes(context, RULE)
+    taking.context.helpers.buffers = BUFFERS
 
 
 STEP = Step(
-    NAME, RULE, lambda taking: take(taking.context, taking.found).make(),
-    changes=Declared(rings=(Ring("accumulators", "tiles"),)), after={"mma-thread": OWN_THREAD}, follows=("tiles",),
+    NAME, RULE, _write, changes=Declared(rings=(Ring("accumulators", "tiles"),)), after={"mma-thread": OWN_THREAD},
+    follows=("tiles",),
 )  # fmt: skip

@@ -6,7 +6,7 @@ Two columns of a row are a few bytes apart then, and two rows are not. What is r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeVar
@@ -42,15 +42,14 @@ class Drawn:
 
     def place(self, function: Function, node: Node) -> tuple[int, int] | None:
         """Where `*p` or `p[i]` is, and how many bytes it has."""
-        argument = node.child_by_field_name("argument")
+        argument, indices = node.child_by_field_name("argument"), node.child_by_field_name("indices")
         if node.type == "parenthesized_expression":
             return self.place(function, node.named_children[0])
-        if argument is None or node.type not in ("pointer_expression", "subscript_expression"):
-            return None
-        if node.type == "pointer_expression":
-            return self._address(function, argument) if node.children[0].type == "*" else None
-        indices = node.child_by_field_name("indices")
-        return self._moved(function, argument, indices.named_children[0]) if indices is not None else None
+        if argument is not None and node.type == "pointer_expression" and node.children[0].type == "*":
+            return self._address(function, argument)
+        if argument is not None and indices is not None:
+            return self._moved(function, argument, indices.named_children[0])
+        return None
 
     def _moved(self, function: Function, pointer: Node, index: Node, times: int = 1) -> tuple[int, int] | None:
         base, by = self._address(function, pointer), self._integer(function, index)
@@ -76,20 +75,19 @@ class Drawn:
             if node.children[1].type == "-":
                 return self._moved(function, left, right, -1)
             return self._moved(function, left, right) or self._moved(function, right, left)
-        inner = next(self._cast(node), None)
+        inner = self._cast(node)
         base = self._address(function, inner) if inner is not None else None
         return (base[0], size or base[1]) if base is not None else None
 
     @staticmethod
-    def _cast(node: Node) -> Iterator[Node]:
+    def _cast(node: Node) -> Node | None:
         """What parentheses or a cast are around."""
-        value = node.child_by_field_name("value")
         if node.type == "parenthesized_expression":
-            yield node.named_children[0]
-        elif node.type == "cast_expression" and value is not None:
-            yield value
-        elif node.type == "call_expression" and (b"_cast" in ((node.children[0].text) or b"")):
-            yield from arguments(node)
+            return node.named_children[0]
+        if node.type == "cast_expression":
+            return node.child_by_field_name("value")
+        is_cast = node.type == "call_expression" and b"_cast" in (node.children[0].text or b"")
+        return next(iter(arguments(node)), None) if is_cast else None
 
     def _followed(self, variable: Variable, ask: Callable[[Function, Node], T | None]) -> T | None:
         """What is asked of what a variable begins with, if nothing changes it."""

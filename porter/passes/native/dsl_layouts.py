@@ -123,11 +123,8 @@ def _called_with(kernel: Kernel, node: cst.CSTNode) -> cst.Call | None:
 def _slices(
     kernel: Kernel, function: cst.FunctionDef, name: str, launch: cst.Call, operands: Collection[str], changes: _Changes
 ) -> list[cst.CSTNode]:
-    """The layout of one stage, wherever it is made of a layout, and names that are bound to it.
-
-    Raises:
-        Left: the layout has another use, which may ask for its modes.
-    """
+    """The layout of one stage, wherever it is made of a layout, and names that are bound to it. Raises Left: the layout
+    has another use, which may ask for its modes."""
     text, found = kernel.text, list[cst.CSTNode]()
     for node in _uses(function, kernel, name):
         parent, call = text.parent(node), _called_with(kernel, node)
@@ -138,7 +135,7 @@ def _slices(
         bound, call = _listed(kernel, node, operands) if call is None else (_bound_to(kernel, call), call)
         if call is None or not text.is_a(call.func, KNOWN["slice"]) or len(call.args) != 2:
             raise Left(f"a layout that is used apart from its stages, by `{text.code(text.statement(node))}`", node)
-        if not m.matches(_value_of(kernel, function, call.args[1].value), _STAGE):
+        if not m.matches(_value_of(function, call.args[1].value), _STAGE):
             raise Left("a stage of a layout", call)
         changes.add(call.args[1].value, _NEW_STAGE)
         found += [call, *(_of_stage(kernel, function, bound) if bound else ())]
@@ -179,7 +176,7 @@ def _listed(kernel: Kernel, node: cst.Name, operands: Collection[str]) -> tuple[
     return names[values.index(node)], call
 
 
-def _value_of(kernel: Kernel, function: cst.FunctionDef, value: cst.BaseExpression) -> cst.BaseExpression:
+def _value_of(function: cst.FunctionDef, value: cst.BaseExpression) -> cst.BaseExpression:
     """What a name stands for that one statement binds."""
     if isinstance(value, cst.Name):
         said = [b[1] for s in found_in(function, cst.SimpleStatementLine) if (b := assigned(s)) and b[0] == value.value]
@@ -232,11 +229,8 @@ def _tensors(kernel: Kernel, layout: str) -> list[str]:
 
 
 def _in_shared_memory(kernel: Kernel, tensor: str, operand: Mapping[str, str], changes: _Changes) -> None:
-    """Where the buffers of an operand are filled, and what an MMA reads of them.
-
-    Raises:
-        Left: they are used apart from that, or not for both.
-    """
+    """Where the buffers of an operand are filled, and what an MMA reads of them. Raises Left: they are used apart from
+    that, or not for both."""
     text, found = kernel.text, set[str]()
     for node in _uses(kernel.function, kernel, tensor):
         call = _called_with(kernel, node)

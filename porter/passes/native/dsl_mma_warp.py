@@ -19,7 +19,7 @@ from porter.passes.idiom_dsl.memory import first_warp
 from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.shapes import binds, whole_call
 from porter.passes.idiom_dsl.site import Site
-from porter.passes.idiom_dsl.text import Draft, Left, Statement, Text, assigned, deeper, found_in, method
+from porter.passes.idiom_dsl.text import Draft, Left, Statement, assigned, deeper, found_in, method
 from porter.passes.idiom_dsl.words import Words
 from porter.ptx.tmem import COLUMNS
 from porter.steps.step import Declared, Ring, Step
@@ -92,7 +92,7 @@ def _loop_over_tiles(kernel: Kernel) -> _Loop:
     own = [s for s in (*outer, *inner) if s is not loop and s not in region.statements]
     header = loop.test if isinstance(loop, cst.While) else loop.iter
     counts = _counts(kernel)
-    needed = _needed(kernel, own, [*region.statements, header])
+    needed = _needed(own, [*region.statements, header])
     for statement in needed:
         _require_plain(kernel, statement)
     at, start = outer.index(loop), inner.index(region.first)
@@ -106,11 +106,7 @@ def _loop_over_tiles(kernel: Kernel) -> _Loop:
 
 
 def _counts(kernel: Kernel) -> set[str]:
-    """Names in what says whether a tile has MMAs, where sums are cleared.
-
-    Raises:
-        Left: the main loop itself says it.
-    """
+    """Names in what says whether a tile has MMAs, where sums are cleared. Raises Left: the main loop itself says it."""
     if not any(method(c, "fill") in kernel.accumulator.names for c in found_in(kernel.function, cst.Call)):
         return set()
     names = {n for end in bounds(kernel) for n in _reads(cst.parse_expression(end))}
@@ -120,11 +116,11 @@ def _counts(kernel: Kernel) -> set[str]:
     return names
 
 
-def _needed(kernel: Kernel, own: Sequence[Statement], used: Sequence[cst.CSTNode]) -> list[Statement]:
+def _needed(own: Sequence[Statement], used: Sequence[cst.CSTNode]) -> list[Statement]:
     """Those of the statements `own` that name, or change, what `used` read."""
     read = {n for node in used for n in _reads(node)}
     found: list[Statement] = []
-    while more := [s for s in own if s not in found and (read & set(binds(s)) or _changes(kernel.text, s) in read)]:
+    while more := [s for s in own if s not in found and (read & set(binds(s)) or _changes(s) in read)]:
         found += more
         read |= {n for s in more for n in _reads(s)}
     return [s for s in own if s in found]
@@ -137,7 +133,7 @@ def _reads(node: cst.CSTNode) -> Iterator[str]:
     return (n.value for n in found_in(node, cst.Name) if id(n) not in skipped)
 
 
-def _changes(text: Text, statement: Statement) -> str:
+def _changes(statement: Statement) -> str:
     """The name of what a statement does nothing but call a method of."""
     call = whole_call(statement)
     owner = call.func.value if call is not None and isinstance(call.func, cst.Attribute) else None
@@ -164,7 +160,7 @@ def _unshared(
     while True:
         left = [header, *(s for s in own if s not in gone), *kernel.region.beside]
         read = {n for node in left for n in _reads(node)} | counts
-        kept = [s for s in gone if read & set(binds(s)) or _changes(kernel.text, s) in read]
+        kept = [s for s in gone if read & set(binds(s)) or _changes(s) in read]
         if not kept:
             return iter(gone)
         gone = [s for s in gone if s not in kept]

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+from tree_sitter import Node
 
 from porter.model.pipeline.frames import Wording
 from porter.model.pipeline.operations import Operation
 from porter.model.program import Program
+from porter.model.tensor_core import MmaStep
 
 
 def feeds(program: Program, multiplies: Sequence[Operation], copy: Operation, operand: str) -> bool:
@@ -17,19 +20,25 @@ def feeds(program: Program, multiplies: Sequence[Operation], copy: Operation, op
     if base is None:
         return False
     word = re.compile(rf"(?<![\w.]){re.escape(base[0])}(?![\w.])")
-    texts = [_operand(program, o, operand) for o in multiplies]
-    return bool(texts) and all(word.search(t) for t in texts)
+    wording, words = Wording(program, objects=True), []
+    for one in multiplies:
+        _, node = next(descriptors(program, one, operand), ("", None))
+        words.append(wording.words(one.sites[-1].frame, node) if node is not None else "")
+    return bool(words) and all(word.search(w) for w in words)
 
 
-def _operand(program: Program, operation: Operation, operand: str) -> str:
-    """The descriptor of an operand, in the kernel's words."""
+def multiple_of(evaluate: Callable[[int], int | None]) -> int | None:
+    """Of what something is a multiple that is known by a number; None where it is something else, or 0."""
+    zero, one, two, five = map(evaluate, (0, 1, 2, 5))
+    return one if one and (zero, two, five) == (0, 2 * one, 5 * one) else None
+
+
+def descriptors(program: Program, operation: Operation, operand: str) -> Iterator[tuple[str, Node | None]]:
+    """An operand of each MMA of an operation, `a` or `b`: its text, and the expression of the asm statement."""
     site = operation.sites[-1]
-    for statement in site.frame.function.asm:
-        if statement.node.id != site.node.id or statement.ptx is None:
-            continue
-        steps = [s for p in program.statements if p.statement is statement for s in p.steps]
-        texts = [getattr(s, operand, "") for s in steps if hasattr(s, "scale_d")]
-        nodes = [o.expr_node for o in statement.operands if texts and " ".join(o.expr.split()) == texts[0]]
-        if nodes and nodes[0] is not None:
-            return Wording(program, objects=True).words(site.frame, nodes[0])
-    return ""
+    for found in program.steps_in(site.frame.function):
+        nodes = {" ".join(o.expr.split()): o.expr_node for o in reversed(found.statement.operands)}
+        for step in found.steps if found.statement.node.id == site.node.id else ():
+            if isinstance(step, MmaStep):
+                text = getattr(step, operand)
+                yield text, nodes.get(text)

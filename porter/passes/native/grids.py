@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from porter.lang.cuda import find
-from porter.model.block_size import LAUNCHERS, kernel_named
+from porter.model.block_size import launches_in
 from porter.model.functions import Function
 from porter.model.program import Program
 from porter.model.scopes import resolve
@@ -52,26 +52,14 @@ def half_grid(program: Program, kernel: Function, axis: int) -> Iterator[tuple[F
 
 
 def _grids(program: Program, kernel: Function) -> Iterator[tuple[Function, Node]]:
-    for caller in program.functions:
-        for syntax in find(caller.body, "kernel_call_syntax"):
-            parts = [c for c in syntax.named_children if c.type != "comment"]
-            called = syntax.parent.child_by_field_name("function") if syntax.parent is not None else None
-            if called is not None and parts and kernel_named(program, kernel, caller, called, 0) is not None:
-                yield caller, parts[0]
-        for call in caller.calls:
-            at = LAUNCHERS.get(call.name)
-            if at is None or at >= len(call.args):
-                continue
-            if kernel_named(program, kernel, caller, call.args[at], 0) is not None:
-                raise Place(caller, call.node).left("a launch in brackets: a cluster is the kernel's own here")
+    for caller, node in launches_in(program, kernel):
+        if node.type != "kernel_call_syntax":
+            raise Place(caller, node).left("a launch in brackets: a cluster is the kernel's own here")
+        yield from ((caller, part) for part in [c for c in node.named_children if c.type != "comment"][:1])
 
 
 def _dimension(caller: Function, node: Node, index: int) -> Node:
-    """The expression of a dimension of a grid.
-
-    Raises:
-        Left: it is not found.
-    """
+    """The expression of a dimension of a grid. Raises Left: it is not found."""
     while node.type == "parenthesized_expression" and len(node.named_children) == 1:
         node = node.named_children[0]
     if node.type == "call_expression":
@@ -101,11 +89,9 @@ def _number(caller: Function, node: Node) -> Node:
         return node
     if node.type == "identifier":
         variable = resolve(caller, node, caller.text(node))
-        kind = None
-        if variable is not None and variable.declaration is not None:
-            kind = variable.declaration.child_by_field_name("type")
-        elif variable is not None and variable.param is not None and variable.param.node is not None:
-            kind = variable.param.node.child_by_field_name("type")
+        param = variable.param.node if variable is not None and variable.param is not None else None
+        declared = (variable.declaration or param) if variable is not None else None
+        kind = declared.child_by_field_name("type") if declared is not None else None
         if kind is not None and caller.text(kind) in _INTEGERS:
             return node
     if node.type == "call_expression":

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cached_property
 
 from tree_sitter import Node
 
 from porter.lang.cuda import CudaFile, enclosing, find
 from porter.lang.text import Span
-from porter.model.block_size import LAUNCHERS, kernel_named
+from porter.model.block_size import launches_in
 from porter.model.dynamic_shared import amounts
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
@@ -30,16 +30,7 @@ class HostPlaces:
     @cached_property
     def launches(self) -> int:
         """How many places launch the kernel."""
-        found = 0
-        for caller in self.program.functions:
-            for syntax in find(caller.body, "kernel_call_syntax"):
-                called = syntax.parent.child_by_field_name("function") if syntax.parent is not None else None
-                found += called is not None and kernel_named(self.program, self.kernel, caller, called, 0) is not None
-            for call in caller.calls:
-                at = LAUNCHERS.get(call.name, len(call.args))
-                if at < len(call.args):
-                    found += kernel_named(self.program, self.kernel, caller, call.args[at], 0) is not None
-        return found
+        return len(list(launches_in(self.program, self.kernel)))
 
     def is_grid(self, file: CudaFile, node: Node) -> bool:
         """Whether a number is for a grid alone: in a launch, a `dim3`, or a variable that is."""
@@ -67,12 +58,12 @@ class HostPlaces:
         declaration = enclosing(node, "declaration")
         return declaration is not None and self._uses(file, declaration, node, self.is_amount)
 
-    def _uses(self, file: CudaFile, declaration: Node, node: Node, are: object) -> bool:
+    def _uses(self, file: CudaFile, declaration: Node, node: Node, are: Callable[[CudaFile, Node], bool]) -> bool:
         """Whether all uses of the variable that a number is the first value of are such places."""
         declarator = enclosing(node, "init_declarator")
         named = declared_name(declarator) if declarator is not None else None
         around = enclosing(declaration, "compound_statement")
-        if named is None or around is None or not callable(are):
+        if named is None or around is None:
             return False
         name = file.text(named)
         uses = [n for n in find(around, "identifier") if file.text(n) == name and n.start_byte > declaration.end_byte]
@@ -88,18 +79,12 @@ class HostPlaces:
         return "ncode" in name or any(self._encodes(f, 0) for f in self.program.functions if f.name == name)
 
     def _encodes(self, function: Function, depth: int) -> bool:
-        if any("ncode" in function.text(n)[:200] for n in self._called(function)):
+        called = (c.child_by_field_name("function") for c in find(function.body, "call_expression"))
+        if any("ncode" in function.text(n)[:200] for n in called if n is not None):
             return True
         named = {call.name for call in function.calls}
         inner = [f for f in self.program.functions if f.name in named and f is not function]
         return depth < _DEEPEST and any(self._encodes(f, depth + 1) for f in inner)
-
-    @staticmethod
-    def _called(function: Function) -> Iterator[Node]:
-        for call in find(function.body, "call_expression"):
-            called = call.child_by_field_name("function")
-            if called is not None:
-                yield called
 
     @staticmethod
     def is_asked(file: CudaFile, node: Node) -> bool:

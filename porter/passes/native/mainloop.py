@@ -9,14 +9,14 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find, inside
+from porter.lang.cuda import above, find, inside
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.constants import Constants, visible
 from porter.model.functions import Function
 from porter.model.instantiations import only_instantiation
 from porter.model.kernels import Kernel
-from porter.model.pipeline.operations import Operation, Site, Walk, operations_of
+from porter.model.pipeline.operations import Operation, Walk, operations_of
 from porter.model.pipeline.rings import split_index
 from porter.model.pipeline.who import Who
 from porter.model.program import Program, TensorCoreStatement
@@ -24,7 +24,7 @@ from porter.model.scopes import LOOPS
 from porter.model.tensor_core import MmaStep, Step
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
-from porter.passes.native.sites import Left, Path, Place, prefix, steps_below
+from porter.passes.native.sites import Left, Path, Place, path_of, prefix, steps_below, threads_at
 from porter.ptx.arch import Limits
 
 
@@ -43,19 +43,16 @@ class Pipelined:
 
     def __post_init__(self) -> None:
         self.program: Program = self.context.program
-        self.walk: Walk = self._walk()
+        self.walk: Walk = operations_of(self.program, self.kernel.function)
         self.template = only_instantiation(self.program, self.kernel.function)
-        threads = self.constants.evaluate(self.kernel.threads or "")
-        self.threads = threads
-        self.who = self._who(min(threads or Limits.threads_per_block, Limits.threads_per_block))
+        self.threads = self.constants.evaluate(self.kernel.threads or "")
+        most = Limits.threads_per_block
+        self.who = Who(self.program, min(self.threads or most, most), self.template)
         self._read()
         self.function = self._function()
         self.first, self.last = self._range()
 
     # --- What is done
-
-    def _walk(self) -> Walk:
-        return operations_of(self.program, self.kernel.function)
 
     def _read(self) -> None:
         kernel = self.kernel.function
@@ -64,16 +61,11 @@ class Pipelined:
             raise Left(call.caller, call.name_span, f"what `{call.name}` does, calls nest too deep")
         for operation in self.walk.operations:
             if operation.kind == "unread" or "?" in operation.barrier:
-                site = operation.sites[-1]
-                what = "what is done with mbarriers or copies here"
-                raise Left(site.frame.function, site.frame.function.span(site.node), what)
+                raise path_of(operation)[-1].left("what is done with mbarriers or copies here")
         if not self.multiplies:
             raise Left(kernel, kernel.span(kernel.body), "which statements multiply")
-        if self._from_registers():
+        if any(o.a_registers for o in self.multiplies) or self.context.helpers.register_kinds:
             raise Left(kernel, kernel.span(kernel.body), "a schedule for operands from registers, which threads make")
-
-    def _who(self, threads: int) -> Who:
-        return Who(self.program, threads, self.template)
 
     @cached_property
     def constants(self) -> Constants:
@@ -81,10 +73,6 @@ class Pipelined:
         kernel = self.kernel.function
         given = {name: str(number) for name, number in self.template.items()}
         return visible(self.program.constants_around(kernel), kernel, given)
-
-    def _from_registers(self) -> bool:
-        """Whether some MMA may have its A from registers."""
-        return any(o.a_registers for o in self.multiplies) or bool(self.context.helpers.register_kinds)
 
     @property
     def multiplies(self) -> list[Operation]:
@@ -103,12 +91,7 @@ class Pipelined:
 
     def runs(self, operation: Operation) -> frozenset[int]:
         """The threads that come to an operation."""
-        found = self.who.runs(operation.sites)
-        if found.threads is None:
-            site = operation.sites[0]
-            raise Left(site.frame.function, site.frame.function.span(site.node),
-                       f"which threads `{found.unknown}` lets through")  # fmt: skip
-        return found.threads
+        return threads_at(self.who, operation.sites)
 
     @cached_property
     def consumers(self) -> frozenset[int]:
@@ -123,7 +106,8 @@ class Pipelined:
 
     def _function(self) -> Function:
         kernel = self.kernel.function
-        found = [a for a in self.context.accumulators.accumulators if self._reaches(a.function)]
+        reached = {id(s.frame.function) for o in self.multiplies for s in o.sites}
+        found = [a for a in self.context.accumulators.accumulators if id(a.function) in reached]
         functions = {id(a.function): a.function for a in found}
         if len(functions) != 1:
             raise Left(kernel, kernel.span(kernel.body), "that all accumulators are variables of one function")
@@ -131,26 +115,19 @@ class Pipelined:
         for accumulator in found:
             if accumulator.home.field_name or any(t.holder.accumulator is accumulator for t in self.moves.tracked):
                 raise Left(function, function.span(function.body), f"where `{accumulator.name}` is read and written")
-        self._accumulators = found
-        return function
-
-    def _reaches(self, function: Function) -> bool:
-        return any(s.frame.function is function for o in self.multiplies for s in o.sites)
-
-    @property
-    def accumulators(self) -> list[Accumulator]:
+        self.accumulators: list[Accumulator] = found
         """Those that its MMAs add to, all of `function`."""
-        return self._accumulators
+        return function
 
     @property
     def reads(self) -> list[Node]:
         """Statements of the function in front of which an accumulator is loaded."""
-        return [n for a in self._accumulators for n in self.moves.loads[a]]
+        return [n for a in self.accumulators for n in self.moves.loads[a]]
 
     @property
     def writes(self) -> list[Node]:
         """Those in front of which one is stored."""
-        return [n for a in self._accumulators for n in self.moves.stores[a]]
+        return [n for a in self.accumulators for n in self.moves.stores[a]]
 
     def _range(self) -> tuple[Node, Node]:
         function = self.function
@@ -241,17 +218,9 @@ class Pipelined:
 
     def waits_in_loop(self) -> bool:
         """Whether MMAs are waited for in a loop of the range."""
-        function = self.function
-        loops = [
-            n for top in self.range for n in (top, *find(top, *LOOPS)) if n.type in LOOPS
-        ]  # fmt: skip
-        return any(
-            inside(loop, path[0].node)
-            for path, statement in self.statements
-            if any(s.kind is Step.WAIT for s in statement.steps)
-            for loop in loops
-            if path[0].function is function
-        )
+        waits = [path[0] for path, found in self.statements if any(s.kind is Step.WAIT for s in found.steps)]
+        loops = [n for top in self.range for n in find(top, *LOOPS)]
+        return any(inside(loop, w.node) for w in waits if w.function is self.function for loop in loops)
 
     def is_ahead(self, operation: Operation) -> bool:
         """Whether an operation comes before all MMAs, and never behind one."""
@@ -269,28 +238,16 @@ def _comes_before(one: Operation, other: Operation) -> bool:
             continue
         if mine.node.end_byte > its.node.start_byte:
             return False
-        around: Node | None = mine.node
-        while around is not None and around.id != mine.frame.function.body.id:
-            if around.type in LOOPS and inside(around, its.node):
-                return False
-            around = around.parent
+        if any(n.type in LOOPS and inside(n, its.node) for n in above(mine.node, mine.frame.function.body)):
+            return False
         # in a helper that is called in a loop, what is ahead in one pass is behind in the next
-        return not any(_in_loop(s) for s in one.sites[: one.sites.index(mine)])
+        return not any(in_loop(s.node, s.frame.function) for s in one.sites[: one.sites.index(mine)])
     return False
 
 
-def _in_loop(site: Site) -> bool:
-    return site.node.type in LOOPS or in_loop(site.node, site.frame.function)
-
-
-def in_loop(inside: Node, function: Function) -> bool:
+def in_loop(node: Node, function: Function) -> bool:
     """Whether a node of a function stands in a loop of it."""
-    node = inside.parent
-    while node is not None and node.id != function.body.id:
-        if node.type in LOOPS:
-            return True
-        node = node.parent
-    return False
+    return any(n.type in LOOPS for n in above(node, function.body))
 
 
 def _block_around(function: Function, node: Node, last: Node) -> Node:

@@ -5,29 +5,27 @@ to do, with a copy of what leads the consumers to their MMAs; they wait for the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tree_sitter import Node
 
-from porter.lang.cuda import above
+from porter.lang.cuda import above, inside
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
-from porter.model.scopes import LOOPS, declared_names
+from porter.model.scopes import LOOPS, names_declared
 from porter.model.tensor_core import Step
 from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.native import release
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
-from porter.passes.native.sites import Changes, Left, Place, prefix, statement_of, written
+from porter.passes.native.sites import Changes, Place, is_in, own_lines, prefix, statement_of, written
 from porter.passes.native.slicing import BLOCKS, Level, Slice
 from porter.passes.native.taking import Taking
-from porter.passes.native.texts import indented, ported_text
-from porter.passes.residency import RULE as TILES
+from porter.passes.native.texts import indented, ported_text, tile_lines
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -36,32 +34,24 @@ from porter.steps import step as steps
 RULE = "PTR192"
 NAME = "mma-thread"
 OWN_THREAD = "a thread of its own that issues the MMAs"
+_CHOICES = (*LOOPS, "if_statement", "conditional_expression", "switch_statement")
 WORK = ("copy", "arrive", "arrive_tx", "expect_tx", "wait", "mma", "store")
 
 
-class Tiles(Protocol):
+@dataclass(frozen=True)
+class Tiles:
     """What stands around the thread's part of a tile, where its CTA goes on with tiles of others: lines in front of the
     loop over these, those that it begins with, and statements that stand in neither. `said` is a line of the part as
     it stands there."""
 
-    @property
-    def ahead(self) -> Sequence[str]: ...
-
-    @property
-    def head(self) -> Sequence[str]: ...
-
-    @property
-    def carried(self) -> frozenset[int]: ...
-
-    def said(self, line: str) -> str: ...
+    ahead: Sequence[str]
+    head: Sequence[str]
+    carried: frozenset[int]
+    said: Callable[[str], str]
 
 
 def take(context: PortContext, found: list[Pipelined], tiles: Sequence[Tiles] = ()) -> Changes:
-    """The edits of the step, for all kernels; `tiles`: of each the loop over tiles that stands around it then.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels; `tiles`: of each the loop over tiles that stands around it then."""
     changes = Changes(context, RULE)
     loops: Sequence[Tiles | None] = tiles or [None] * len(found)
     moves = [Move(kernel, changes, loop) for kernel, loop in zip(found, loops, strict=True)]
@@ -76,11 +66,7 @@ def take(context: PortContext, found: list[Pipelined], tiles: Sequence[Tiles] = 
 
 
 def moved(kernel: Pipelined) -> Move:
-    """What the thread of its own takes over, with nothing changed.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """What the thread of its own takes over, with nothing changed."""
     move = Move(kernel, Changes(kernel.context, RULE))
     move.find()
     return move
@@ -108,10 +94,8 @@ class Move:
         if self.function is not kernel.kernel.function:
             raise kernel.begin.left("MMAs in the kernel itself, or in functions that get its accumulators")
         at, self.warp = self._place()
-        roles = kernel.kernel.roles
-        issuer = roles.first * WARPGROUP
         self.range = self._with_waits()
-        self.slice = Slice(kernel, self.range, at, issuer)
+        self.slice = Slice(kernel, self.range, at, kernel.kernel.roles.first * WARPGROUP)
         return at
 
     def take(self) -> None:
@@ -127,13 +111,11 @@ class Move:
         block = kernel.first.parent
         assert block is not None
         ahead = [n for n in block.named_children if n.start_byte < kernel.first.start_byte]
-        waits = [s.node for o in kernel.walk.operations if o.kind == "wait" and self._fills(o.barrier)
-                 for s in o.sites if s.frame.function is self.function]  # fmt: skip
-        found = kernel.range
-        for index, node in enumerate(ahead):
-            if any(node.start_byte <= w.start_byte and w.end_byte <= node.end_byte for w in waits):
-                found = [*ahead[index:], *kernel.range]
-                break
+        filled = {o.barrier.split("[")[0] for o in kernel.walk.operations if o.kind == "copy"}
+        waits = [o for o in kernel.walk.operations if o.kind == "wait" and o.barrier.split("[")[0] in filled]
+        waiting = (i for i, node in enumerate(ahead) if any(is_in(o, self.function, [node]) for o in waits))
+        first = next(waiting, len(ahead))
+        found = [*ahead[first:], *kernel.range]
         while found[0].prev_named_sibling is not None and found[0].prev_named_sibling.type == "comment":
             comment = found[0].prev_named_sibling
             if comment.end_point[0] + 1 != found[0].start_point[0] or not self._own_line(comment):
@@ -151,20 +133,15 @@ class Move:
 
     # --- Where it goes
 
-    def _loads(self) -> list[Operation]:
-        """Operations that bring stages."""
-        return [o for o in self.kernel.walk.operations if o.kind == "copy"]
-
     def _is_work(self, operation: Operation) -> bool:
         """Whether a warp with an operation has something to do."""
-        ahead = operation.kind in WORK and operation.kind != "copy" and self.kernel.is_ahead(operation)
-        return operation.kind in WORK and not ahead
+        return operation.kind in WORK and (operation.kind == "copy" or not self.kernel.is_ahead(operation))
 
     def _place(self) -> tuple[Node, int]:
         """The statement in front of which the thread's part goes, and its warp: a warp that comes to where stages are
         loaded and does nothing there, as in the rest of the kernel."""
         kernel = self.kernel
-        copies = self._loads()
+        copies = [o for o in kernel.walk.operations if o.kind == "copy"]
         if not copies:
             raise kernel.begin.left("a warp that loads stages by TMA")
         busy = set(kernel.consumers)
@@ -174,11 +151,8 @@ class Move:
         site = next((s for s in copies[0].sites if s.frame.function is self.function), None)
         if site is None:
             raise kernel.begin.left("loads of stages in the kernel itself")
-        node: Node | None = site.node
-        while node is not None and node.parent is not None and node.parent.id != self.function.body.id:
-            node = node.parent
-            block = node.parent
-            if block is None or block.type != "compound_statement" or in_loop(node, self.function):
+        for node in above(site.node, self.function.body):
+            if node.parent is None or node.parent.type != "compound_statement" or in_loop(node, self.function):
                 continue
             there = kernel.who.runs(prefix(copies[0], self.function, node)).threads
             if there is None:
@@ -212,7 +186,8 @@ class Move:
     def _consumers(self) -> None:
         """They take the sums where they multiplied."""
         tiles = ", ".join(self.names.tile(a) for a in self.kernel.accumulators)
-        self.changes.instead(self.function, self._whole(), f"{self.names.warpgroup}.take({tiles});")
+        lines = own_lines(self.function, self.span, comment=False)
+        self.changes.instead(self.function, lines, f"{self.names.warpgroup}.take({tiles});")
         if self.slice.loops or self.tiles is not None:
             block = self.range[0].parent
             assert block is not None
@@ -222,13 +197,9 @@ class Move:
             source = self.function.file.source
             start = source.rfind(b"\n", 0, end) + 1
             alone = not source[start:end].strip()
-            text = (
-                f"{pad}{self.names.warpgroup}.give_back();\n"
-                if alone
-                else f"\n{pad}{self.names.warpgroup}.give_back();\n{outer}"
-            )
+            text = f"{pad}{self.names.warpgroup}.give_back();\n"
             at = start if alone else end
-            self.changes.replace(self.function, Span(at, at), text)
+            self.changes.replace(self.function, Span(at, at), text if alone else f"\n{text}{outer}")
         for level in self.slice.levels[1:]:
             for statement in level.statements:
                 self._gone(level, statement)
@@ -237,29 +208,12 @@ class Move:
         """A declaration that only the thread needs goes with it."""
         if statement.type != "declaration" or level.node.type != "compound_statement":
             return
-        declared = [n for d in statement.children_by_field_name("declarator") for n in declared_names(d)]
-        names = {self.function.text(n) for n in declared}
-        mine = [self.function.span(statement), self.span]
-        for node in (n for name in names for n in self.function.named(name)):
-            if not any(s.contains(self.function.span(node)) for s in mine):
-                return
-        written_to = [e for edits in self.context.edits.values() for e in edits]
-        span = self.function.span(statement)
-        if any(e.path == self.function.file.path and e.span.start == span.end and not len(e.span) for e in written_to):
-            return
-        self.changes.drop(Place(self.function, statement))
-
-    def _whole(self) -> Span:
-        """The range, from the first character of its line on."""
-        function, kernel = self.function, self.kernel
-        source = function.file.source
-        first, last = self.span.start, self.span.end
-        start = source.rfind(b"\n", 0, first) + 1
-        end = source.find(b"\n", last)
-        whole = not source[start:first].strip() and end >= 0 and not source[last:end].strip()
-        if not whole:
-            raise kernel.begin.left("statements on lines of their own")
-        return Span(start, end)
+        function, span = self.function, self.function.span(statement)
+        uses = (n for name in names_declared(function, statement) for n in function.named(name))
+        edits = (e for edits in self.context.edits.values() for e in edits if e.path == function.file.path)
+        is_used = any(not span.contains(function.span(n)) and not self.span.contains(function.span(n)) for n in uses)
+        if not is_used and not any(e.span == Span(span.end, span.end) for e in edits):
+            self.changes.drop(Place(function, statement))
 
     # --- The thread's part
 
@@ -279,18 +233,13 @@ class Move:
         # other CTAs' commits arrive here for as long as they share stages
         helpers = self.context.helpers
         drained = [f"    {self.names.warpgroup}.drain({helpers.drained});"] if helpers.shares else []
-        lines = [*self._opening().splitlines(), *constants, *lines, *drained, "}"]
+        opening = emit.lines(
+            "mma_thread", elect=qualified("elect_mma_thread"), state_type=qualified("Warpgroup"),
+            state=self.names.warpgroup, tmem=self.names.tmem,
+        )  # fmt: skip
+        lines = [*opening.splitlines(), *constants, *lines, *drained, "}"]
         span, whole = self.context.statement_before(self.function, at, "\n".join(lines), above_comments=True)
         self.changes.replace(self.function, span, whole)
-
-    def _opening(self) -> str:
-        return emit.lines(
-            "mma_thread",
-            elect=qualified("elect_mma_thread"),
-            state_type=qualified("Warpgroup"),
-            state=self.names.warpgroup,
-            tmem=self.names.tmem,
-        )
 
     def _body(self, index: int, pad: str) -> Iterator[str]:
         """The lines of a level and those in it."""
@@ -301,9 +250,7 @@ class Move:
             return
         carried = self.tiles.carried if self.tiles is not None else frozenset()
         shown = [n for n in self.slice.shows(level) if n.id not in carried]
-        clears = self._clears(level)
-        if level.node.type in BLOCKS:
-            shown = sorted([*shown, *clears, *self._declaring(level)], key=lambda n: n.start_byte)
+        shown = sorted([*shown, *self._clears(level), *self._declaring(level)], key=lambda n: n.start_byte)
         last = index == len(levels) - 1
         middle = self.range[0] if last else level.inner
         for node in (n for n in shown if n.start_byte < middle.start_byte):
@@ -344,11 +291,9 @@ class Move:
         tiles = ", ".join(self.names.tile(a) for a in self.kernel.accumulators)
         state = self.names.warpgroup
         yield f"{pad}{state}.begin({tiles});"
-        function = self.function
         for node in self.range:
             yield from self._pragma(node, pad)
             yield from self._lines(node, pad)
-        del function
         yield f"{pad}{state}.end({tiles});"
 
     def _lines(self, node: Node, pad: str) -> Iterator[str]:
@@ -359,15 +304,13 @@ class Move:
 
     def _statement(self, node: Node, pad: str) -> Iterator[str]:
         for accumulator in self.kernel.accumulators:
-            declaration = accumulator.variable.declaration
+            declaration, zeroed = accumulator.variable.declaration, self.context.flow.zeroing_of(accumulator)
             if declaration is not None and declaration.id == node.id:
                 yield from (pad + line for line in self._tile(accumulator))
                 return
-        for accumulator in self.kernel.accumulators:
-            for zeroing in self.context.flow.zeroing_of(accumulator):
-                if zeroing.node.id == node.id:
-                    yield from (pad + line for line in self._cleared(node))
-                    return
+            if any(zeroing.node.id == node.id for zeroing in zeroed):
+                yield from (pad + line for line in self._cleared(node))
+                return
         yield from self._lines(node, pad)
 
     def _ported(self, span: Span) -> str:
@@ -377,12 +320,10 @@ class Move:
 
     def _tile(self, accumulator: Accumulator) -> list[str]:
         """The lines that declare an accumulator in Tensor Memory."""
-        at = self.function.span(accumulator.home.end_of_declaration()).end
-        for edit in self.context.edits.get(TILES, ()):
-            if edit.path == self.function.file.path and edit.span == Span(at, at):
-                lines = [line.strip() for line in edit.replacement.decode().strip().splitlines()]
-                return [*self._registers(accumulator, lines), *lines]
-        raise self.kernel.begin.left(f"where `{accumulator.name}` lies in Tensor Memory")
+        lines = tile_lines(self.context, accumulator)
+        if not lines:
+            raise self.kernel.begin.left(f"where `{accumulator.name}` lies in Tensor Memory")
+        return [*self._registers(accumulator, lines), *lines]
 
     def _registers(self, accumulator: Accumulator, lines: list[str]) -> list[str]:
         """The declaration of the registers, where that of their tiles asks for their size."""
@@ -443,17 +384,9 @@ class Move:
         assert block is not None
         for operation in self.kernel.multiplies:
             chain = [n for s in operation.sites for n in above(s.node, s.frame.function.body)]
-            own = [n for n in chain if n.start_byte > block.start_byte or n.end_byte < block.end_byte]
-            inside = [n for n in own if not (n.start_byte <= block.start_byte and block.end_byte <= n.end_byte)]
-            if not any(
-                n.type in (*LOOPS, "if_statement", "conditional_expression", "switch_statement") for n in inside
-            ):
+            if not any(n.type in _CHOICES for n in chain if not inside(n, block)):
                 return False
         return True
-
-    def _fills(self, barrier: str) -> bool:
-        name = barrier.split("[")[0]
-        return any(o.kind == "copy" and o.barrier.split("[")[0] == name for o in self.kernel.walk.operations)
 
 
 def _write(taking: Taking) -> None:
@@ -469,6 +402,3 @@ STEP = steps.Step(
     beside={"scales": "MMAs that consumers issue: these hand the tensor core the scales of their rows"},
     follows=("raster",),
 )  # fmt: skip
-
-
-__all__ = ["NAME", "RULE", "Left", "take"]

@@ -15,7 +15,7 @@ from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
 from porter.model.program import Program
 from porter.model.scopes import Variable, resolve
-from porter.passes.native.sites import Left, Place
+from porter.passes.native.sites import OfFunction
 from porter.passes.native.writes import Writes
 
 Key = tuple[int, int, str]
@@ -25,7 +25,7 @@ _NO_STATEMENT = ("comment", "preproc_call")
 
 
 @dataclass(eq=False)
-class NextTurn:
+class NextTurn(OfFunction):
     """Of a loop: what the statements `moved`, which begin a turn, need for the next one once `done`, the statements
     behind them, have run for this one; `rest` are the others of its body. `sums` are names of accumulators.
 
@@ -51,9 +51,6 @@ class NextTurn:
         self.condition = self._condition()
         self._close()
 
-    def _left(self, node: Node, what: str) -> Left:
-        return Place(self.function, node).left(what)
-
     # --- The loop
 
     @property
@@ -64,27 +61,26 @@ class NextTurn:
 
     def _condition(self) -> Node:
         if self.loop.type not in ("for_statement", "while_statement"):
-            raise self._left(self.loop, "a loop that asks ahead of each turn if there is one")
+            raise self.left(self.loop, "a loop that asks ahead of each turn if there is one")
         found = self.loop.child_by_field_name("condition")
         if found is not None and found.type == "condition_clause" and len(found.named_children) == 1:
             found = found.named_children[0]
         if found is None or found.type in ("declaration", "init_statement", "condition_clause"):
-            raise self._left(self.loop, "a condition by which the loop goes on")
+            raise self.left(self.loop, "a condition by which the loop goes on")
         return found
 
     # --- Names
 
     def _mentions(self, node: Node) -> Iterator[tuple[Node, str]]:
         """Names in a statement, and in the texts of macros that it uses."""
-        for name in (node, *find(node, "identifier")):
-            if name.type != "identifier":
-                continue
+        for name in find(node, "identifier"):
             text = self.function.text(name)
             yield name, text
             if text in self.program.macros.by_name:
                 yield from ((name, word) for word in self.program.macros.words(text))
 
-    def _variables(self, node: Node) -> Iterator[tuple[Node, Variable]]:
+    def reads(self, node: Node) -> Iterator[tuple[Node, Variable]]:
+        """Variables that a statement names."""
         for name, text in self._mentions(node):
             variable = resolve(self.function, name, text)
             if variable is not None and text not in self.sums:
@@ -107,14 +103,11 @@ class NextTurn:
 
     # --- What is needed
 
-    def _is_moved(self, node: Node) -> bool:
-        return any(inside(m, node) for m in self.moved)
-
     def _close(self) -> None:
         todo = [*self.moved, self.condition]
         while todo:
             for statement in todo:
-                for _, variable in self._variables(statement):
+                for _, variable in self.reads(statement):
                     self._need(variable)
             todo = []
             for statement in self._later():
@@ -123,12 +116,8 @@ class NextTurn:
                 self._update(statement)
                 self.updates.append(statement)
                 todo.append(statement)
-        self.updates.sort(key=lambda n: (n.id == self._own_id, n.start_byte))
-
-    @property
-    def _own_id(self) -> int:
-        update = self.loop.child_by_field_name("update")
-        return update.id if update is not None else -1
+        own = self.loop.child_by_field_name("update")
+        self.updates.sort(key=lambda n: (own is not None and n.id == own.id, n.start_byte))
 
     def _later(self) -> Iterator[Node]:
         """What is still to be done in this turn."""
@@ -139,7 +128,7 @@ class NextTurn:
 
     def _need(self, variable: Variable) -> None:
         declared = variable.declaration
-        if declared is not None and self._is_moved(declared):
+        if declared is not None and any(inside(m, declared) for m in self.moved):
             return
         refers = declared is not None and variable.is_reference
         if self._is_shared(variable) or refers or variable.key in self.carried:
@@ -154,10 +143,9 @@ class NextTurn:
 
     def _is_shared(self, variable: Variable) -> bool:
         """Whether a variable stands for shared memory, or for where it lies: who names it takes an address."""
-        known = self._shared.get(variable.key)
-        if known is None:
-            known = self._shared[variable.key] = self._is_of_block(variable, 0)
-        return known
+        if variable.key not in self._shared:
+            self._shared[variable.key] = self._is_of_block(variable, 0)
+        return self._shared[variable.key]
 
     def _is_of_block(self, variable: Variable, depth: int) -> bool:
         if variable.declaration is not None:
@@ -184,7 +172,7 @@ class NextTurn:
         return any(
             v.declaration is not None and v.declaration.id == statement.id
             for update in self.updates
-            for _, v in self._variables(update)
+            for _, v in self.reads(update)
         )
 
     def _update(self, statement: Node) -> None:
@@ -195,10 +183,6 @@ class NextTurn:
                 self.carried.setdefault(variable.key, variable)
 
     # --- What the step asks beside
-
-    def reads(self, node: Node) -> Iterator[tuple[Node, Variable]]:
-        """Variables that a statement names."""
-        yield from self._variables(node)
 
     def varies(self, variable: Variable) -> bool:
         """Whether a variable may have another value in another turn."""
@@ -214,7 +198,7 @@ class NextTurn:
         found = []
         begin = self.loop.child_by_field_name("initializer")
         if begin is not None and begin.type != "declaration":
-            raise self._left(begin, "a loop that begins with what it declares")
+            raise self.left(begin, "a loop that begins with what it declares")
         for variable in self.carried.values():
             declared = variable.declaration
             if begin is None or declared is None or declared.id != begin.id:
@@ -223,13 +207,12 @@ class NextTurn:
             declarator = variable.declarator
             value = declarator.child_by_field_name("value") if declarator is not None else None
             kind = declared.child_by_field_name("type")
-            if value is None or kind is None or declarator is None:
-                raise self._left(declared, f"what `{variable.name}` begins with")
-            held = declarator.child_by_field_name("declarator")
-            if held is None or held.type != "identifier" or value.type in ("argument_list", "initializer_list"):
-                raise self._left(declared, f"what `{variable.name}` begins with")
-            if any(v.declaration is not None and v.declaration.id == declared.id for _, v in self._variables(value)):
-                raise self._left(declared, f"what `{variable.name}` begins with")
+            held = declarator.child_by_field_name("declarator") if declarator is not None else None
+            plain = held is not None and held.type == "identifier"
+            if value is None or kind is None or not plain or value.type in ("argument_list", "initializer_list"):
+                raise self.left(declared, f"what `{variable.name}` begins with")
+            if any(v.declaration is not None and v.declaration.id == declared.id for _, v in self.reads(value)):
+                raise self.left(declared, f"what `{variable.name}` begins with")
             found.append((self.function.text(kind), variable.name, self.function.text(value)))
         return found
 

@@ -9,28 +9,27 @@ columns of both halves, one behind the other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import above, find
 from porter.lang.text import Span
 from porter.model.functions import Function, Style
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
-from porter.model.program import Program
-from porter.model.scopes import LOOPS, declared_names, resolve
+from porter.model.scopes import LOOPS, names_declared, resolve
 from porter.passes import emit
-from porter.passes.context import PortContext, qualified
-from porter.passes.full_rate.renaming import reached
+from porter.passes.context import qualified
+from porter.passes.full_rate.renaming import asking, reached
 from porter.passes.native import mma_thread
-from porter.passes.native.feeding import feeds
+from porter.passes.native.feeding import feeds, multiple_of
 from porter.passes.native.grids import in_pairs
 from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.release import count_of
-from porter.passes.native.sites import Changes, Left, Place, path_of, statement_of
+from porter.passes.native.sites import OWN_LINES, Changes, Left, Place, path_of, statement_of
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
 from porter.ptx.tmem import LANES
@@ -56,46 +55,6 @@ class Side:
     half: str
 
 
-def ahead(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
-    """What other steps have to find: a kernel that is run for half of a product, by pairs.
-
-    Raises:
-        Left: a fact is missing.
-    """
-    changes = Changes(context, RULE)
-    Pair(_only(found), changes, launch).ahead()
-    return changes
-
-
-def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
-    """The rest of the step, behind that which gives MMAs a thread of their own.
-
-    Raises:
-        Left: a fact is missing.
-    """
-    changes = Changes(context, RULE)
-    Pair(_only(found), changes, launch).take()
-    context.helpers.paired = True
-    return changes
-
-
-def _only(found: list[Pipelined]) -> Pipelined:
-    if len(found) != 1:
-        raise found[0].begin.left("that the file has one kernel")
-    return found[0]
-
-
-def asking(program: Program) -> Iterator[tuple[Function | None, Span, re.Match[bytes]]]:
-    """Places that ask which block this is, or how many there are, each with the innermost function around it; None
-    where that is a macro, or nobody knows."""
-    for path, file in program.sources.files.items():
-        for match in BLOCK.finditer(file.lexed.code):
-            span = Span(match.start(), match.end())
-            around = [f for f in program.functions if f.file.path == path and f.span(f.node).contains(span)]
-            inner = min(around, key=lambda f: f.node.end_byte - f.node.start_byte, default=None)
-            yield None if inner is None or inner.style is Style.MACRO else inner, span, match
-
-
 @dataclass(eq=False)
 class Pair:
     """The step for one kernel."""
@@ -111,7 +70,7 @@ class Pair:
         self.program = self.kernel.program
         self.constants = self.kernel.constants
         self.move = mma_thread.moved(self.kernel)
-        self.loads = self._unused("loads")
+        self.loads = self.program.unused("loads")
         self._sums()
         self._alone()
         self.sides = self._sides()
@@ -165,21 +124,14 @@ class Pair:
         if not all(sizes) or sizes[0] == sizes[1]:
             raise kernel.begin.left("rows and columns of the product as parameters of the kernel")
         rows, columns = LANES, max(self.n)
-        return (Side(sizes[0], index, mine[0], rows, self._half(sizes[0])),
-                Side(sizes[1], index, mine[1], columns, self._half(sizes[1])))  # fmt: skip
-
-    def _half(self, size: str) -> str:
-        return self._unused(f"half_{size.lower()}")
-
-    def _unused(self, name: str) -> str:
-        taken = self.program.identifiers()
-        while name in taken:
-            name += "_"
-        return name
+        halves = [self.program.unused(f"half_{size.lower()}") for size in sizes]
+        return (Side(sizes[0], index, mine[0], rows, halves[0]),
+                Side(sizes[1], index, mine[1], columns, halves[1]))  # fmt: skip
 
     # --- The kernel, for half of a product
 
     def ahead(self) -> None:
+        """What other steps have to find: a kernel that is run for half of a product, by pairs."""
         self._blocks()
         self._waits()
         names = {side.size: side for side in self.sides}
@@ -189,13 +141,11 @@ class Pair:
             text = self.function.text(name)
             if text not in names or region.contains(self.function.span(name)):
                 continue
-            self.changes.replace(self.function, self.function.span(name), names[self.function.text(name)].half)
+            self.changes.replace(self.function, self.function.span(name), names[text].half)
             first = name if first is None or name.start_byte < first.start_byte else first
         if first is None:
             raise self.kernel.begin.left("that the number of tiles follows from the size of the product")
-        top = first
-        while top.parent is not None and top.parent.id != self.function.body.id:
-            top = top.parent
+        top = [first, *above(first, self.function.body)][-1]
         rows, columns = self.sides
         text = emit.lines(
             "pair_halves",
@@ -226,7 +176,8 @@ class Pair:
         others = [k for k in self.program.kernels if k is not self.function]
         mine, foreign = reached(self.program, [self.function]), reached(self.program, others)
         counted = False
-        for inner, span, match in asking(self.program):
+        for place in asking(self.program, BLOCK):
+            inner, match = place.function, place.match
             if inner is None:
                 raise self.kernel.begin.left("which CTA this is, outside of macros")
             known = id(inner) in mine
@@ -234,16 +185,17 @@ class Pair:
                 continue
             if others and (not known or id(inner) in foreign):
                 # nobody judges kernels without MMAs
-                raise Left(inner, span, "code that no other kernel comes to")
+                raise Left(inner, place.span, "code that no other kernel comes to")
             counted |= match[1] == b"gridDim"
             helper = "pair_index()" if match[1] == b"blockIdx" else "pair_count()"
-            self.changes.replace(inner, span, qualified(helper))
+            self.changes.replace(inner, place.span, qualified(helper))
         if not counted:
             raise self.kernel.begin.left("blocks that take one tile after another, as far apart as there are blocks")
 
     # --- The two CTAs
 
     def take(self) -> None:
+        """The rest of the step, behind that which gives MMAs a thread of their own."""
         self._barriers()
         self._drain()
         for side in self.sides:
@@ -293,13 +245,10 @@ class Pair:
         for side in self.sides:
             for copy in side.copies:
                 site = next(s for s in copy.sites if s.frame.function is self.function)
-                node, outer = site.node, None
-                while node.parent is not None and node.id != self.function.body.id:
-                    outer = node if node.type in LOOPS else outer
-                    node = node.parent
-                if outer is None:
+                around = [n for n in above(site.node, self.function.body) if n.type in LOOPS]
+                if not around:
                     raise Place(self.function, site.node).left("loads in a loop")
-                loops[outer.id] = outer
+                loops[around[-1].id] = around[-1]
         if len(loops) != 1:
             raise self.kernel.begin.left("one loop over tiles that loads")
         loop = next(iter(loops.values()))
@@ -329,12 +278,15 @@ class Pair:
         assert block is not None
         last = self.move.range[-1]
         nodes = [n for n in block.named_children if n.start_byte > last.start_byte]
-        going = {s.id for level in self.move.slice.levels for s in level.statements}
-        while nodes and nodes[-1].id in going:
+        while nodes and nodes[-1].id in self._going():
             nodes.pop()
         if not nodes:
             raise self.kernel.begin.left("what is done with the sums of a tile")
         return nodes
+
+    def _going(self) -> set[int]:
+        """Statements that lead to the next tile, by their ids."""
+        return {s.id for level in self.move.slice.levels for s in level.statements}
 
     def _region_span(self) -> Span:
         """From the end of the line that the range ends in to that of the last statement."""
@@ -342,16 +294,13 @@ class Pair:
         start = source.find(b"\n", self.function.span(self.move.range[-1]).end)
         end = source.find(b"\n", self.function.span(nodes[-1]).end)
         if source[self.function.span(nodes[-1]).end : end].strip() or start < 0:
-            raise Place(self.function, nodes[-1]).left("statements on lines of their own")
+            raise Place(self.function, nodes[-1]).left(OWN_LINES)
         return Span(start, end)
 
     def _tile_variable(self, side: Side) -> tuple[str, int]:
         """The variable that a consumer has for the tile's place among rows or columns, and how many of them it
         counts."""
-        copy = side.copies[0]
-        found: set[tuple[str, int]] = set()
-        for one in side.copies:
-            found.add(self._factor(one, one.coords[side.index]))
+        copy, found = side.copies[0], {self._factor(one, one.coords[side.index]) for one in side.copies}
         if len(found) != 1:
             raise path_of(copy)[0].left("one variable that says which tile is loaded")
         name, factor = next(iter(found))
@@ -364,9 +313,9 @@ class Pair:
         names = [n for n in dict.fromkeys(_NAME.findall(text)) if self.constants.evaluate(n) is None]
         if len(names) == 1:
             name = names[0]
-            at = [self.constants.evaluate(re.sub(rf"\b{name}\b", f"({v})", text)) for v in (0, 1, 2, 5)]
-            if None not in at and at[0] == 0 and at[2] == 2 * (at[1] or 0) and at[3] == 5 * (at[1] or 0):
-                return name, at[1] or 0
+            factor = multiple_of(lambda v: self.constants.evaluate(re.sub(rf"\b{name}\b", f"({v})", text)))
+            if factor is not None:
+                return name, factor
         raise path_of(copy)[0].left(f"`{text}` as a multiple of the tile's index")
 
     def _epilogue(self) -> None:
@@ -408,9 +357,8 @@ class Pair:
 
     def _kind(self, name: str) -> str:
         variable = resolve(self.function, self.move.range[0], name)
-        kind = None
-        if variable is not None and variable.declaration is not None:
-            kind = variable.declaration.child_by_field_name("type")
+        declaration = variable.declaration if variable is not None else None
+        kind = declaration.child_by_field_name("type") if declaration is not None else None
         return self.function.text(kind) if kind is not None else "auto"
 
     def _derived(self, tiles: set[str], region: list[Node]) -> list[str]:
@@ -418,7 +366,7 @@ class Pair:
         block = self.move.range[0].parent
         assert block is not None
         lines, names = [], set(tiles)
-        going = {s.id for level in self.move.slice.levels for s in level.statements}
+        going = self._going()
         for node in block.named_children:
             if node.start_byte >= self.move.range[0].start_byte:
                 break
@@ -428,7 +376,7 @@ class Pair:
             values = [v for d in held if (v := d.child_by_field_name("value")) is not None]
             if not names & {self.function.text(n) for v in values for n in find(v, "identifier")}:
                 continue
-            declared = {self.function.text(n) for d in held for n in declared_names(d)}
+            declared = names_declared(self.function, node)
             names |= declared
             if any(self.function.text(n) in declared for r in region for n in find(r, "identifier")):
                 lines.append(" ".join(ported_text(self.context, self.function, self.function.span(node)).split()))
@@ -438,9 +386,7 @@ class Pair:
         """The kernel is one of clusters of two."""
         source = self.function.file.source
         whole = self.function.span(self.function.node)
-        at = source.find(b"__global__", max(0, whole.start - 200), self.function.span(self.function.body).start)
-        while (more := source.find(b"__global__", at + 1, self.function.span(self.function.body).start)) >= 0:
-            at = more
+        at = source.rfind(b"__global__", max(0, whole.start - 200), self.function.span(self.function.body).start)
         if at < 0:
             raise self.kernel.begin.left("`__global__` of the kernel")
         end = at + len(b"__global__")
@@ -457,11 +403,23 @@ def _times(name: str, factor: int) -> str:
 
 def _write(taking: Taking) -> None:
     """Steps that move statements find those of a pair: they are taken again behind what a pair changes."""
-    context, launch, found = taking.context, taking.launch, taking.found
-    context.helpers.buffers = 2 if "double-buffer" in taking.trial.names else 1
-    ahead(context, found, launch).make()
+    launch, found = taking.launch, taking.found
+    taking.context.helpers.buffers = 2 if "double-buffer" in taking.trial.names else 1
+    _take(taking, found, launch, Pair.ahead)
     taking.rebuild()
-    take(context, taking.found, launch).make()
+    _take(taking, taking.found, launch, Pair.take)
+    taking.context.helpers.paired = True
+
+
+def _take(
+    taking: Taking, found: list[Pipelined], launch: HostLaunch | None, part: Callable[[Pair], None]
+) -> None:  # fmt: skip
+    """Make the edits of a part of the step."""
+    if len(found) != 1:
+        raise found[0].begin.left("that the file has one kernel")
+    changes = Changes(taking.context, RULE)
+    part(Pair(found[0], changes, launch))
+    changes.make()
 
 
 STEP = Step(
@@ -470,6 +428,3 @@ STEP = Step(
     beside={"tiles": "tiles that are a number of CTAs apart: these are handed out one by one"},
     follows=("double-buffer",), rebuilds=(mma_thread.NAME, "double-buffer"), cost=True,
 )  # fmt: skip
-
-
-__all__ = ["BLOCK", "CTAS", "NAME", "RULE", "Pair", "Side", "ahead", "take"]

@@ -16,10 +16,10 @@ from porter.model.functions import Function
 from porter.model.kernels import SHARED
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import names_in
-from porter.model.scopes import LOOPS, Variable, declared_names, resolve
+from porter.model.scopes import LOOPS, Variable, names_declared, resolve
 from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.mainloop import Pipelined
-from porter.passes.native.sites import Changes, Place
+from porter.passes.native.sites import OWN_LINES, Changes, OfFunction
 from porter.passes.native.slicing import Slice
 
 _ROUNDS = ("%", "/", "&", ">>")
@@ -44,14 +44,10 @@ class Places:
                 if node in self.declarations or not words & {BLOCK, *self.names}:
                     continue
                 self.declarations.append(node)
-                self.names |= {text(n) for d in node.children_by_field_name("declarator") for n in declared_names(d)}
+                self.names |= names_declared(self.function, node)
             if len(self.declarations) == before:
                 break
         self.declarations.sort(key=lambda n: n.start_byte)
-
-    def indices(self) -> Iterator[Node]:
-        """Every mention of the block's index in the kernel."""
-        return (n for n in find(self.function.body, "identifier") if self.function.text(n) == BLOCK)
 
     def outside(self, nodes: Sequence[Node]) -> list[Node]:
         """The declarations that are no part of these statements."""
@@ -68,7 +64,7 @@ class Counter:
 
 
 @dataclass(eq=False)
-class Part:
+class Part(OfFunction):
     """Statements for a tile by some threads, which stand where the node `at` is, and what they do with mbarriers.
     `carried` are declarations among them of what goes on from tile to tile; `counter` counts stages, which do."""
 
@@ -84,9 +80,6 @@ class Part:
         self.function = self.places.function
         self.slice = self.places.slice
         self.program = self.places.kernel.program
-
-    def _left(self, node: Node, what: str) -> Exception:
-        return Place(self.function, node).left(what)
 
     def _mine(self, node: Node) -> bool:
         return any(inside(n, node) for n in self.nodes)
@@ -115,7 +108,7 @@ class Part:
         """Whether a variable changes as stages do; it then goes on from tile to tile."""
         if variable.key in seen or variable.function is not self.function:
             return variable.key in self._keys
-        declared, given = variable.declaration, list(self._given(variable))
+        declared, given = variable.declaration, [n for n in self.slice.writes.of(variable) if self._mine(n)]
         mine = declared is not None and self._mine(declared)
         if declared is None or SHARED in self.function.text(declared):
             return False
@@ -126,7 +119,7 @@ class Part:
         if not given and not mine:
             return False
         moving = bool(given)
-        looping = mine and any(inside(loop, declared) for loop in self._loops())
+        looping = mine and any(inside(loop, declared) for n in self.nodes for loop in find(n, *LOOPS))
         if given:
             self._keys[variable.key] = variable
         for node in made:
@@ -139,16 +132,6 @@ class Part:
         if moving:
             self._keys[variable.key] = variable
         return moving
-
-    def _loops(self) -> Iterator[Node]:
-        for node in self.nodes:
-            if node.type in LOOPS:
-                yield node
-            yield from find(node, *LOOPS)
-
-    def _given(self, variable: Variable) -> Iterator[Node]:
-        """What gives a variable another value, of those in the part."""
-        return (n for n in self.slice.writes.of(variable) if self._mine(n))
 
     def _sources(self, node: Node) -> Iterator[Node]:
         """Names that what is given comes from, and those in conditions around it."""
@@ -165,29 +148,31 @@ class Part:
 
     def _carry(self, declared: Node, variable: Variable) -> None:
         """A declaration among the statements of a tile stands in front of them."""
-        if declared.id in {n.id for n in self.carried}:
-            return
         if declared.id not in {n.id for n in self.nodes}:
-            raise self._left(declared, f"that `{variable.name}` goes on from tile to tile")
-        self.carried.append(declared)
+            raise self.left(declared, f"that `{variable.name}` goes on from tile to tile")
+        if declared.id not in {n.id for n in self.carried}:
+            self.carried.append(declared)
 
     # --- Stages that are counted from 0
 
     def _counts(self, variable: Variable, loop: Node, at: Node) -> None:
         if self.counter is not None:
             if self.counter.loop.id != loop.id or self.counter.name != variable.name:
-                raise self._left(at, "one loop that counts the stages of a tile")
+                raise self.left(at, "one loop that counts the stages of a tile")
             return
         declared, found, body = variable.declaration, counted(self.function, loop), loop.child_by_field_name("body")
         kind = declared.child_by_field_name("type") if declared is not None else None
         plain = found is not None and found.step == "1" and self.function.text(found.first).rstrip("uU") == "0"
         if not plain or kind is None or body is None or body.type != "compound_statement":
-            raise self._left(at, f"that `{variable.name}` counts stages from 0, one by one")
+            raise self.left(at, f"that `{variable.name}` counts stages from 0, one by one")
         self.counter = Counter(loop, variable.name, self.function.text(kind))
 
-    def pattern(self, passed: str) -> tuple[re.Pattern[str], str] | None:
-        """What stands for the count in a turn, and what does so across tiles."""
-        return None if self.counter is None else (_pattern(self.counter.name), passed)
+    def counted(self, line: str, passed: str) -> str:
+        """A line with what counts stages across tiles, in place of the count of which a round is taken."""
+        if self.counter is None:
+            return line
+        name = re.escape(self.counter.name)
+        return re.sub(rf"(?<![\w.>])(?<!->){name}\b(?=\s*(?:%|/(?![/*])|&(?!&)|>>))", passed, line)
 
     def count(self, changes: Changes, passed: str) -> None:
         """Count the stages of all tiles: what follows from those of one follows from that."""
@@ -201,7 +186,7 @@ class Part:
         last = body.named_children[-1]
         pad = self.places.kernel.context.indent(self.function, self.function.span(last))
         if source[start:end].strip():
-            raise self._left(last, "statements on lines of their own")
+            raise self.left(last, OWN_LINES)
         changes.replace(self.function, Span(start, start), f"{pad}++{passed};\n")
 
     def turned(self) -> Iterator[Node]:
@@ -209,27 +194,22 @@ class Part:
         if self.counter is not None:
             body = self.counter.loop.child_by_field_name("body")
             assert body is not None
-            text = self.function.text
-            yield from (n for n in find(body, "identifier") if text(n) == self.counter.name and _is_turn(text, n))
+            named = (n for n in find(body, "identifier") if self.function.text(n) == self.counter.name)
+            yield from filter(_is_turn, named)
 
     # --- What follows from the place
 
     def placed(self) -> list[Node]:
         """Declarations ahead of the part that follow from the place of the tile and are asked for in it."""
-        outside = [d for d in self.places.outside(self.nodes) if self._seen(d)]
+        ahead = (d for d in self.places.outside(self.nodes) if d.start_byte < self.at.start_byte)
+        outside = [d for d in ahead if d.parent is not None and inside(d.parent, self.at)]
         wanted = self._words(self.function.text(n) for n in self.nodes)
         found: list[Node] = []
         for declaration in reversed(outside):
-            text = self.function.text
-            names = {text(n) for d in declaration.children_by_field_name("declarator") for n in declared_names(d)}
-            if names & wanted:
+            if names_declared(self.function, declaration) & wanted:
                 found.insert(0, declaration)
-                wanted |= self._words([text(declaration)])
+                wanted |= self._words([self.function.text(declaration)])
         return found
-
-    def _seen(self, declaration: Node) -> bool:
-        block = declaration.parent
-        return block is not None and inside(block, self.at) and declaration.start_byte < self.at.start_byte
 
     def _words(self, texts: Iterable[str]) -> set[str]:
         """Words of some texts, and of macros in them."""
@@ -239,14 +219,8 @@ class Part:
         return found
 
 
-def _pattern(name: str) -> re.Pattern[str]:
-    """A count of which a round is taken."""
-    return re.compile(rf"(?<![\w.>])(?<!->){re.escape(name)}\b(?=\s*(?:%|/(?![/*])|&(?!&)|>>))")
-
-
-def _is_turn(text: object, node: Node) -> bool:
+def _is_turn(node: Node) -> bool:
     above = node.parent
-    if above is None or above.type != "binary_expression":
-        return False
-    left, operator = above.child_by_field_name("left"), above.child_by_field_name("operator")
+    left = above.child_by_field_name("left") if above is not None and above.type == "binary_expression" else None
+    operator = above.child_by_field_name("operator") if above is not None else None
     return left is not None and left.id == node.id and operator is not None and operator.type in _ROUNDS

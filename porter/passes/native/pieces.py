@@ -9,7 +9,7 @@ from tree_sitter import Node
 from porter.lang.cuda import find, walk
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
-from porter.model.counted import counted, turns_inside
+from porter.model.counted import counted_from_zero, turns_inside
 from porter.model.functions import Function, Style
 from porter.passes import epilogue
 from porter.passes.context import PortContext, qualified
@@ -41,11 +41,8 @@ def _alone(context: PortContext, moves: Moves, accumulator: Accumulator, node: N
 
 def _rewrite(context: PortContext, accumulator: Accumulator, node: Node, changes: Changes) -> None:
     function, home = accumulator.function, accumulator.home
-    loop, body, begin = (
-        counted(function, node),
-        node.child_by_field_name("body"),
-        node.child_by_field_name("initializer"),
-    )
+    loop = counted_from_zero(function, node)
+    body, begin = node.child_by_field_name("body"), node.child_by_field_name("initializer")
     if loop is None or body is None or begin is None or function.style is Style.MACRO:
         return
     if context.helpers.tracked or context.helpers.volatile_registers:
@@ -53,9 +50,9 @@ def _rewrite(context: PortContext, accumulator: Accumulator, node: Node, changes
     if home.depth or home.path or home.is_separate or home.field_name or home.extents != [function.text(loop.end)]:
         return
     kind = begin.child_by_field_name("type")
-    if function.text(loop.first).rstrip("uU") != "0" or loop.step != "1" or loop.sign == "<=" or kind is None:
+    if kind is None or turns_inside(function, node, loop.name):
         return
-    if turns_inside(function, node, loop.name) or not _each_by_itself(function, accumulator.name, loop.name, body):
+    if not _each_by_itself(function, accumulator.name, loop.name, body):
         return
     mirror = context.helpers.mirror(accumulator.element, accumulator.packed)
     for rule, span in epilogue.spans_of_moves(context, accumulator, node):

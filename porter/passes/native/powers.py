@@ -18,7 +18,7 @@ from porter.model.program import Program
 from porter.model.pure import is_toolkit
 from porter.model.scopes import Variable, resolve
 from porter.model.settings import settings_of
-from porter.passes.native.sites import Left
+from porter.passes.native.sites import Left, OfFunction
 
 MANTISSA = 23
 """Bits of a float below its exponent."""
@@ -43,7 +43,7 @@ _DEEPEST = 24
 
 
 @dataclass(frozen=True, eq=False)
-class At:
+class At(OfFunction):
     """Where an expression stands: in a function, whose parameters are what a call of it hands over."""
 
     function: Function
@@ -51,9 +51,6 @@ class At:
 
     def text(self, node: Node) -> str:
         return "".join(self.function.text(node).split())
-
-    def left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
 
 
 class Powers:
@@ -119,7 +116,7 @@ class Powers:
         cast, value = self._cast(at, node)
         if value is not None:
             self._converted(at, node, cast, value)
-        elif self._is_bits(at, node, name) and len(args) == 1:
+        elif self._is_bits(node, name) and len(args) == 1:
             self._deeper(at, args[0], self._exponent)
         elif self._is_toolkit(node, name, _EXP2) and len(args) == 1:
             self._deeper(at, args[0], self._whole)
@@ -136,7 +133,7 @@ class Powers:
             inner, value = self._inside(at, node)
             self.power(inner, value)
 
-    def _is_bits(self, at: At, node: Node, name: str) -> bool:
+    def _is_bits(self, node: Node, name: str) -> bool:
         bit_cast = any(name == f"{b}<float>" for b in _BIT_CASTS)
         return bit_cast or self._is_toolkit(node, name, _OF_BITS)
 
@@ -306,11 +303,7 @@ class Powers:
     # --- Names and functions
 
     def _inside(self, at: At, node: Node) -> tuple[At, Node]:
-        """What a function of the sources returns, that does nothing else.
-
-        Raises:
-            Left: it is no such call.
-        """
+        """What a function of the sources returns, that does nothing else. Raises Left: it is no such call."""
         calls = self.program.calls_by_node.get(node.id, ())
         targets = [t for c in calls for t in self.program.targets(c)]
         name = _callee(at, node)
@@ -356,11 +349,7 @@ class Powers:
             self._asked.discard(key)
 
     def _values(self, at: At, variable: Variable) -> Iterator[Node]:
-        """What a local variable is set to.
-
-        Raises:
-            Left: something else may set it.
-        """
+        """What a local variable is set to. Raises Left: something else may set it."""
         for one in settings_of(self.program, variable):
             if one.sign not in ("=", "*=") or one.value is None:
                 raise at.left(one.node, f"what `{variable.name}` is set to")

@@ -10,18 +10,18 @@ from functools import cached_property
 
 from tree_sitter import Node
 
-from porter.lang.cuda import inside
+from porter.lang.cuda import above, inside
 from porter.model.accumulators import Accumulator
 from porter.model.events import Event, Kind, events_of
-from porter.model.functions import Function, Style
+from porter.model.functions import Style
 from porter.model.kernels import Kernel
-from porter.model.pipeline.operations import Operation, operations_of
+from porter.model.pipeline.operations import operations_of
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, loop_around
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.next_turn import NextTurn
-from porter.passes.native.sites import Left
+from porter.passes.native.sites import OfFunction, is_in
 
 ONE_PRODUCT = "a loop that reads what a product gives, and multiplies again with that"
 NO_USE = (ONE_PRODUCT,)
@@ -29,7 +29,7 @@ NO_USE = (ONE_PRODUCT,)
 
 
 @dataclass(eq=False)
-class Product:
+class Product(OfFunction):
     """One accumulator whose MMAs begin each turn of a loop. `moved` are the statements from the beginning of the turn
     to its commit, `wait` that which waits for it, `load` that in front of which its results come to registers.
 
@@ -48,49 +48,43 @@ class Product:
         loads, stores = self.moves.loads[self.accumulator], self.moves.stores[self.accumulator]
         mine = [e.node for e in self._events if e.kind is Kind.MMA and e.accumulator is self.accumulator]
         if not mine or not loads:
-            raise self._left(self.function.body, ONE_PRODUCT)
+            raise self.left(self.function.body, ONE_PRODUCT)
         if stores:
-            raise self._left(mine[0], self._why(loads, mine))
+            raise self.left(mine[0], self._why(loads, mine))
         self.load = loads[0]
         loop = self.load.parent.parent if self.load.parent is not None else None
         is_loop = loop is not None and loop.type in ("for_statement", "while_statement", "do_statement")
         if not is_loop or loop is None or not all(inside(loop, n) for n in mine):
-            raise self._left(mine[0], self._why(loads, mine))
+            raise self.left(mine[0], self._why(loads, mine))
         self.loop = loop
+        self._in_loop = [e for e in self._events if inside(loop, e.node)]
         body = loop.child_by_field_name("body")
         if body is None or body.type != "compound_statement":
-            raise self._left(loop, "statements of a loop in braces")
+            raise self.left(loop, "statements of a loop in braces")
         self.body = body
         last = max(n.start_byte for n in mine)
         if not any(self._is_other(e) and e.node.start_byte > self.load.start_byte for e in self._in_loop):
-            raise self._left(self.load, ONE_PRODUCT)
+            raise self.left(self.load, ONE_PRODUCT)
         if len(loads) != 1:
-            raise self._left(loads[1], "one place where threads take the results of the first product")
+            raise self.left(loads[1], "one place where threads take the results of the first product")
         if last > self.load.start_byte:
-            raise self._left(self.load, "all MMAs of the first product in one loop, in the turn that reads them")
+            raise self.left(self.load, "all MMAs of the first product in one loop, in the turn that reads them")
         self._split(mine)
 
     def _why(self, loads: Sequence[Node], mine: Sequence[Node]) -> str:
         """What keeps a product whose results are not read in the block of a loop around its MMAs."""
-        around = [n for load in loads for n in _loops_around(load, self.function)]
-        if any(inside(loop, n) for loop in around for n in mine):
-            some = [loop for loop in around if any(inside(loop, n) for n in mine)]
+        around = [n for load in loads for n in above(load, self.function.body) if n.type in LOOPS]
+        some = [loop for loop in around if any(inside(loop, n) for n in mine)]
+        if some:
             if not all(inside(some[0], n) for n in mine):
                 return "all MMAs of the first product in one loop, in the turn that reads them"
             if any(self._is_other(e) for e in self._events if inside(some[0], e.node)):
                 return "that every turn of the loop takes the results of the first product, in its own block"
         return ONE_PRODUCT
 
-    def _left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
-
     @cached_property
     def _events(self) -> list[Event]:
         return events_of(self.context.flow.flow(self.function))
-
-    @property
-    def _in_loop(self) -> list[Event]:
-        return [e for e in self._events if inside(self.loop, e.node)]
 
     def _is_other(self, event: Event) -> bool:
         return event.kind is Kind.MMA and event.accumulator is not self.accumulator
@@ -107,7 +101,7 @@ class Product:
             if i > last and any(e.kind is Kind.WAIT and inside(n, e.node) for e in self._in_loop)
         ]  # fmt: skip
         if last >= load or not waits:
-            raise self._left(self.load, "a wait for the first product between its MMAs and their results")
+            raise self.left(self.load, "a wait for the first product between its MMAs and their results")
         self.wait = statements[waits[0]]
         first = next(i for i, n in enumerate(statements) if not self.stays(n))
         self.moved = statements[first : waits[0]]
@@ -125,15 +119,12 @@ class Product:
     # --- Facts
 
     def check(self) -> None:
-        """
-        Raises:
-            Left: a fact is missing.
-        """
+        """Look at what has to hold for it to be issued a turn ahead."""
         if self.function.style not in (Style.KERNEL, Style.DEVICE):
-            raise self._left(self.function.body, "a product that a kernel or a function issues, no method or macro")
+            raise self.left(self.function.body, "a product that a kernel or a function issues, no method or macro")
         home = self.accumulator.home
         if home.depth or home.path or home.is_separate or home.field_name:
-            raise self._left(self.load, "one array of registers for the results of the first product")
+            raise self.left(self.load, "one array of registers for the results of the first product")
         self._batches()
         self.next = NextTurn(
             self.program, self.function, self.loop, self.moved, self.done, self.rest,
@@ -142,15 +133,14 @@ class Product:
         self.next.firsts()
         self._kept()
         self.walk = operations_of(self.program, self.kernel.function).operations
-        mine = [o for o in self.walk if self._is_in(o, self.moved)]
+        mine = [o for o in self.walk if is_in(o, self.function, self.moved)]
         self.filled = {split_index(o.barrier)[0] for o in mine if o.kind == "wait"}
 
     def _batches(self) -> None:
         """How many batches a turn commits."""
         behind = self.events_in(self.rest, Kind.COMMIT)
-        for event in behind:
-            if (loop := loop_around(event.node, self.body)) is not None:
-                raise self._left(loop, "how many batches a turn commits")
+        for loop in filter(None, (loop_around(event.node, self.body) for event in behind)):
+            raise self.left(loop, "how many batches a turn commits")
         self.in_flight = 1 + len(behind)
 
     def _kept(self) -> None:
@@ -159,24 +149,7 @@ class Product:
         for statement in self.moved:
             if statement.type != "declaration":
                 continue
-            if self.stays(statement):
-                self.kept.append(statement)
-                continue
             later = [v for node in (*self.done, *self.rest) for _, v in self.next.reads(node)]
-            if any(v.declaration is not None and v.declaration.id == statement.id for v in later):
+            named = any(v.declaration is not None and v.declaration.id == statement.id for v in later)
+            if named or self.stays(statement):
                 self.kept.append(statement)
-
-    def _is_in(self, operation: Operation, statements: Sequence[Node]) -> bool:
-        return any(
-            s.frame.function is self.function and any(inside(n, s.node) for n in statements) for s in operation.sites
-        )
-
-
-def _loops_around(node: Node, function: Function) -> list[Node]:
-    found = []
-    above = node.parent
-    while above is not None and above.id != function.body.id:
-        if above.type in LOOPS:
-            found.append(above)
-        above = above.parent
-    return found

@@ -12,21 +12,20 @@ from typing import TypeVar
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import above, enclosing, find, inside
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
-from porter.model.constants import Constants
 from porter.model.functions import Function
 from porter.model.registers import take_apart
 from porter.model.scopes import LOOPS, resolve
 from porter.model.tensor_core import MmaStep
-from porter.model.zeroing import Zeroing, counted_loop, same_number
+from porter.model.zeroing import Zeroing, loops_to, same_number
 from porter.passes.context import PortContext, qualified
 from porter.passes.epilogue import RULE as LOADS
 from porter.passes.epilogue import load_of
 from porter.passes.moves import Moves
 from porter.passes.native.scale_d import Multiply, Value, mmas_of, scales_of
-from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.native.sites import Changes, Left, OfFunction, Place
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.types import ElementType
 from porter.steps.step import Declared, Step
@@ -42,15 +41,10 @@ SCALED = (
 EIGHT_BITS = (ElementType.E4M3, ElementType.E5M2)
 _Kind = TypeVar("_Kind", bound="Promotion")
 _JUMPS = ("break_statement", "continue_statement", "goto_statement", "return_statement")
-_OTHER_LOOPS = ("lambda_expression",)
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
-    """The edits of the step, for all accumulators whose sums are promoted.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all accumulators whose sums are promoted."""
     changes = Changes(context, RULE)
     for one in promotions(context, moves, changes, context.accumulators.accumulators, Promotion):
         one.take()
@@ -100,13 +94,9 @@ def _is_promoted(accumulator: Accumulator, moves: Moves, mmas: Sequence[Multiply
     """Whether threads use it in a loop with its MMAs."""
     if any(t.holder.accumulator is accumulator for t in moves.tracked):
         return True
-    for node in (*moves.loads.get(accumulator, ()), *moves.stores.get(accumulator, ())):
-        above = node.parent
-        while above is not None:
-            if above.type in LOOPS and any(above.start_byte <= m.top.start_byte < above.end_byte for m in mmas):
-                return True
-            above = above.parent
-    return False
+    used = (*moves.loads.get(accumulator, ()), *moves.stores.get(accumulator, ()))
+    loops = (n for node in used for n in above(node, accumulator.function.body) if n.type in LOOPS)
+    return any(inside(loop, m.top) for loop in loops for m in mmas)
 
 
 @dataclass(frozen=True)
@@ -118,7 +108,7 @@ class Addition:
 
 
 @dataclass(eq=False)
-class Promotion:
+class Promotion(OfFunction):
     context: PortContext
     moves: Moves
     changes: Changes
@@ -128,16 +118,10 @@ class Promotion:
     def __post_init__(self) -> None:
         self.function: Function = self.accumulator.function
 
-    def left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
-
     # --- What is there
 
     def read(self) -> None:
-        """
-        Raises:
-            Left: the accumulator is not promoted, or not in a way that is understood.
-        """
+        """Raises Left: the accumulator is not promoted, or not in a way that is understood."""
         declared = self.accumulator.variable.declaration or self.function.body
         for mma in self.mmas:
             op = mma.step.op
@@ -166,7 +150,48 @@ class Promotion:
         Raises:
             Left: it is no addition of all partial sums, or more than that.
         """
-        return addition_of(self.context.program.constants_in(self.function), self.function, self.accumulator, node)
+        function, home = self.function, self.accumulator.home
+        bounds, statement = loops_to(function, node)
+        if statement.type == "for_statement":
+            raise self.left(statement, "a loop over all elements of the sum")
+        inner = statement.named_children if statement.type == "expression_statement" else []
+        assignment = inner[0] if inner else statement
+        left, added = assignment.child_by_field_name("left"), self.summand(assignment)
+        element = take_apart(function, added) if added is not None else None
+        target = take_apart(function, left) if left is not None else None
+        if element is None or target is None or not home.is_named_by(function, element):
+            raise self._not_added(node)
+        known, extents = self.context.program.constants_in(function), home.extents
+        covered = len(set(element.subscripts)) == len(extents) == len(bounds) and all(
+            s in bounds and same_number(known, bounds[s], e) for s, e in zip(element.subscripts, extents, strict=False)
+        )
+        if not covered or target.subscripts != element.subscripts or target.path:
+            raise self.left(node, "an addition of all elements, each to one of its own")
+        return Addition(node, target.name)
+
+    def summand(self, assignment: Node) -> Node | None:
+        """What `left += other`, `left = left + other`, or the other way round, adds."""
+        text = self.function.text
+        left, right, sign = (assignment.child_by_field_name(name) for name in ("left", "right", "operator"))
+        if assignment.type != "assignment_expression" or left is None or right is None or sign is None:
+            return None
+        right = without_parentheses(right)
+        if text(sign) == "+=":
+            return right
+        parts = [p for name in ("left", "right") if (p := right.child_by_field_name(name)) is not None]
+        if text(sign) != "=" or right.type != "binary_expression" or text(right.children[1]) != "+":
+            return None
+        same = ["".join(text(p).split()) == "".join(text(left).split()) for p in parts]
+        return parts[1] if same[0] else parts[0] if same[1] else None
+
+    def _not_added(self, node: Node) -> Left:
+        words = (self.function.text(n) for n in _leaves(node) if n.type != "comment")
+        what = f"a statement that adds all of `{self.accumulator.name}` to other sums and does nothing else"
+        if node.type == "if_statement":
+            what = "an addition in every turn of the loop with the MMAs: a condition is around it"
+        elif re.search(r"fma|mul|\*|/", " ".join(words)):
+            what = SCALED
+        return self.left(node, what)
 
     def _loop(self) -> Node:
         """The loop whose every turn ends a partial sum with the addition."""
@@ -188,15 +213,10 @@ class Promotion:
 
     def _of_another(self, jump: Node, loop: Node) -> bool:
         """Whether a jump stays in a loop, `switch` or lambda in the loop."""
-        inner = [*_OTHER_LOOPS]
+        inner = ["lambda_expression"]
         if jump.type != "return_statement" and jump.type != "goto_statement":
             inner += [*LOOPS, *(("switch_statement",) if jump.type == "break_statement" else ())]
-        above = jump.parent
-        while above is not None and above.id != loop.id:
-            if above.type in inner:
-                return True
-            above = above.parent
-        return False
+        return any(n.type in inner for n in above(jump, loop))
 
     def _sum(self) -> None:
         """That nobody else sees the sum in the loop."""
@@ -205,8 +225,8 @@ class Promotion:
         declared = variable.declaration if variable is not None else None
         if variable is None or variable.param is not None or declared is None or self.inside(declared):
             raise self.left(self.addition.node, f"that `{name}` is an array of the function, from outside the loop")
-        for node in find(self.function.body, "identifier"):
-            if self.function.text(node) != name or whole.contains(self.function.span(node)):
+        for node in self.function.named(name):
+            if whole.contains(self.function.span(node)):
                 continue
             if self.inside(node):
                 raise self.left(node, f"that nothing else in the loop uses `{name}`")
@@ -218,17 +238,15 @@ class Promotion:
         if declared.start_byte <= node.start_byte < declared.end_byte:
             value = node.parent
             return value is not None and value.type in ("array_declarator", "init_declarator", "declaration")
-        above = node.parent
-        if above is not None and above.type in ("argument_list", "sizeof_expression", "parenthesized_expression"):
-            call: Node | None = above
-            while call is not None and call.type not in ("call_expression", "expression_statement"):
-                call = call.parent
+        outer = node.parent
+        if outer is not None and outer.type in ("argument_list", "sizeof_expression", "parenthesized_expression"):
+            call = enclosing(node, "call_expression", "expression_statement")
             callee = call.child_by_field_name("function") if call is not None else None
             return callee is not None and self.function.text(callee) in ("memset", "std::memset")
         subscripted = False
-        while above is not None and above.type == "subscript_expression":
-            subscripted, above = True, above.parent
-        return subscripted and (above is None or above.type not in ("pointer_expression", "argument_list"))
+        while outer is not None and outer.type == "subscript_expression":
+            subscripted, outer = True, outer.parent
+        return subscripted and (outer is None or outer.type not in ("pointer_expression", "argument_list"))
 
     def inside(self, node: Node) -> bool:
         return self.loop.start_byte <= node.start_byte < self.loop.end_byte
@@ -317,65 +335,10 @@ class Promotion:
         return Span(self.context.before(self.function, node).start, self.function.span(node).end)
 
 
-def addition_of(known: Constants, function: Function, accumulator: Accumulator, node: Node) -> Addition:
-    """What a statement adds the accumulator to.
-
-    Raises:
-        Left: it does something else, or scales what it adds.
-    """
-    bounds: dict[str, str] = {}
-    current = node
-    while current.type in ("for_statement", "compound_statement"):
-        if current.type == "for_statement":
-            header = counted_loop(function, current)
-            body = current.child_by_field_name("body")
-            if header is None or body is None:
-                raise Left(function, function.span(current), "a loop over all elements of the sum")
-            bounds[header[0]] = header[1]
-            current = body
-            continue
-        inner = [c for c in current.named_children if c.type not in ("comment", "preproc_call")]
-        if len(inner) != 1:
-            raise _not_added(function, accumulator, node)
-        current = inner[0]
-    if current.type != "expression_statement" or not current.named_children:
-        raise _not_added(function, accumulator, node)
-    assignment = current.named_children[0]
-    left, right = assignment.child_by_field_name("left"), assignment.child_by_field_name("right")
-    if assignment.type != "assignment_expression" or left is None or right is None:
-        raise _not_added(function, accumulator, node)
-    added = right if function.text(assignment.child_by_field_name("operator") or left) == "+=" else _other(
-        function, left, right)  # fmt: skip
-    element, target = (take_apart(function, added) if added is not None else None), take_apart(function, left)
-    if element is None or target is None or not accumulator.home.is_named_by(function, element):
-        raise _not_added(function, accumulator, node)
-    extents = accumulator.home.extents
-    covered = len(set(element.subscripts)) == len(extents) == len(bounds) and all(
-        s in bounds and same_number(known, bounds[s], e) for s, e in zip(element.subscripts, extents, strict=False)
-    )
-    if not covered or target.subscripts != element.subscripts or target.path:
-        raise Left(function, function.span(node), "an addition of all elements, each to one of its own")
-    return Addition(node, target.name)
-
-
-def _other(function: Function, left: Node, right: Node) -> Node | None:
-    """What `left = left + other`, or the other way round, adds."""
-    parts = [right.child_by_field_name("left"), right.child_by_field_name("right")]
-    if right.type != "binary_expression" or function.text(right.children[1]) != "+" or None in parts:
-        return None
-    texts = ["".join(function.text(p).split()) for p in parts if p is not None]
-    mine = "".join(function.text(left).split())
-    return parts[1] if texts[0] == mine else parts[0] if texts[1] == mine else None
-
-
-def _not_added(function: Function, accumulator: Accumulator, node: Node) -> Left:
-    if node.type == "if_statement":
-        what = "an addition in every turn of the loop with the MMAs: a condition is around it"
-    elif re.search(r"fma|mul|\*|/", " ".join(function.text(n) for n in _leaves(node) if n.type != "comment")):
-        what = SCALED
-    else:
-        what = f"a statement that adds all of `{accumulator.name}` to other sums and does nothing else"
-    return Left(function, function.span(node), what)
+def without_parentheses(node: Node) -> Node:
+    while node.type == "parenthesized_expression" and len(node.named_children) == 1:
+        node = node.named_children[0]
+    return node
 
 
 def _leaves(node: Node) -> Iterator[Node]:

@@ -5,16 +5,16 @@ threads have alike."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from itertools import pairwise
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import above, find
 from porter.model.functions import Function
 from porter.model.kernels import SHARED
 from porter.model.program import Program
 from porter.model.registers import CASTS
-from porter.model.scopes import LOOPS, Variable, resolve
+from porter.model.scopes import LOOPS, resolve
 from porter.model.settings import settings_of
 from porter.model.thread_values import ThreadValues
 from porter.model.threads import Threads
@@ -91,46 +91,27 @@ class Quads:
             return not settings
         if self._is_number(node):
             return True
-        return self._visit(
-            variable,
-            lambda: bool(settings) and all(
-                s.sign and (s.value is None or self.alike(s.value)) and self._comes_alike(s.node) for s in settings
-            ),
-        )  # fmt: skip
-
-    def _visit(self, variable: Variable, ask: Callable[[], bool]) -> bool:
-        """What is asked of a variable; that it holds where this is about the variable itself."""
         if variable.key in self._asked:
+            # of itself: it is as the others of its values are
             return True
         self._asked.add(variable.key)
         try:
-            return ask()
+            return bool(settings) and all(
+                s.sign and (s.value is None or self.alike(s.value)) and self._comes_alike(s.node) for s in settings
+            )
         finally:
             self._asked.discard(variable.key)
 
     def _comes_alike(self, node: Node) -> bool:
         """Whether the lanes of a row come to a place together, as often."""
-        inner, above = node, node.parent
-        while above is not None and inner.id != self.function.body.id:
-            if above.type in _BRANCHES:
-                condition = above.child_by_field_name("condition")
-                if condition is not None and condition.id != inner.id and not self._answers(condition):
-                    return False
-            if above.type in LOOPS and not all(self._leaves(j, above) for j in find(above, *_JUMPS)):
-                return False
-            inner, above = above, above.parent
-        return True
+        loops = [n for n in above(node, self.function.body) if n.type in LOOPS]
+        return self._chosen_alike(node, self.function.body) and all(
+            self._chosen_alike(jump, loop) for loop in loops for jump in find(loop, *_JUMPS)
+        )
 
-    def _leaves(self, jump: Node, loop: Node) -> bool:
-        """Whether the lanes of a row leave a loop, or a turn of it, together."""
-        inner, above = jump, jump.parent
-        while above is not None and inner.id != loop.id:
-            condition = above.child_by_field_name("condition") if above.type in _BRANCHES else None
-            if condition is not None and condition.id != inner.id and not self._answers(condition):
-                return False
-            inner, above = above, above.parent
-        return True
-
-    def _answers(self, condition: Node) -> bool:
-        """Whether the lanes of a row answer a condition alike: whole warps do, or what it asks for is the same."""
-        return self._is_number(condition) or self.alike(condition)
+    def _chosen_alike(self, node: Node, top: Node) -> bool:
+        """Whether the lanes of a row answer the conditions around a node alike, up to that of `top`: whole warps do, or
+        what they ask for is the same."""
+        branches = ((i, o) for i, o in pairwise([node, *above(node, top), top]) if o.type in _BRANCHES)
+        conditions = ((inner, outer.child_by_field_name("condition")) for inner, outer in branches)
+        return all(c is None or c.id == i.id or self._is_number(c) or self.alike(c) for i, c in conditions)

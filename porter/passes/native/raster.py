@@ -19,7 +19,7 @@ from porter.passes.context import PortContext, qualified
 from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.alone import check_alone
 from porter.passes.native.mainloop import Pipelined
-from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.native.sites import Changes, OfFunction, Place
 from porter.steps.step import Step
 
 RULE = "PTR199"
@@ -33,11 +33,7 @@ _ORDER = "a tile's row and column by the grid, or as quotient and remainder of i
 
 
 def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> Changes:
-    """The edits of the step, for all kernels.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels."""
     changes = Changes(context, RULE)
     for kernel in found:
         check_alone(kernel, launch)
@@ -50,28 +46,22 @@ def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None
 
 
 @dataclass(eq=False)
-class _Raster:
+class _Raster(OfFunction):
     function: Function
     changes: Changes
 
     def take(self) -> bool:
         """Gives whether the tiles are those of a grid."""
-        axes = {axis for node in self._indices() for axis in self._axes(node)}
+        axes = {axis for node in self.function.named(BLOCK) for axis in self._axes(node)}
         if not axes:
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         if "z" in axes:
-            raise self._left("a grid of at most two dimensions")
+            raise self.lacks("a grid of at most two dimensions")
         if "y" in axes:
             self._grid()
         else:
             self._numbers()
         return "y" in axes
-
-    def _left(self, what: str) -> Left:
-        return Left(self.function, self.function.span(self.function.body), what)
-
-    def _indices(self) -> list[Node]:
-        return [n for n in find(self.function.body, "identifier") if self.function.text(n) == BLOCK]
 
     def _axes(self, node: Node) -> str:
         above = node.parent
@@ -85,7 +75,7 @@ class _Raster:
 
     def _grid(self) -> None:
         """Another block's index in place of this one's, everywhere."""
-        for node in self._indices():
+        for node in self.function.named(BLOCK):
             self.changes.replace(self.function, self.function.span(node), INDEX)
 
     # --- Tiles that are numbered
@@ -97,7 +87,7 @@ class _Raster:
             name, count = self._number()
             parts = list(self._mentions(name))
         if {operator for _, operator in parts} != set(_PARTS):
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         for node, operator in parts:
             whole = node.parent
             assert whole is not None
@@ -110,36 +100,27 @@ class _Raster:
 
     def _by_itself(self) -> list[tuple[Node, str]]:
         """Quotients and remainders of the block's index, if that is all that is asked of it."""
-        found = []
-        for node in self._indices():
-            index = node.parent
-            whole = index.parent if index is not None else None
-            left = whole.child_by_field_name("left") if whole is not None else None
-            operator = whole.child_by_field_name("operator") if whole is not None else None
-            if index is None or left is None or operator is None or left.id != index.id or operator.type not in _PARTS:
-                return []
-            if enclosing(index, *LOOPS) is not None:
-                return []
-            found.append((index, operator.type))
-        return found
+        indices = [node.parent for node in self.function.named(BLOCK)]
+        found = [(index, _part(index)) for index in indices if index is not None and enclosing(index, *LOOPS) is None]
+        return found if len(found) == len(indices) and all(operator for _, operator in found) else []
 
     def _number(self) -> tuple[str, str]:
         """The variable that has the number of a tile, in each loop over tiles, and how many there are."""
-        found = {self._of(node) for node in self._indices()}
+        found = {self._of(node) for node in self.function.named(BLOCK)}
         if len(found) != 1:
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         return found.pop()
 
     def _of(self, index: Node) -> tuple[str, str]:
         text = self.function.text
         declaration, declarator = enclosing(index, "declaration"), enclosing(index, "init_declarator")
         if declaration is None or declarator is None or len(declaration.children_by_field_name("declarator")) != 1:
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         named, value = declarator.child_by_field_name("declarator"), declarator.child_by_field_name("value")
         plain = re.compile(rf"(?:static_cast<[\w\s]+>\(|\(?\w*\)?\s*)?{BLOCK}\s*\.\s*x\)?")
         known = named is not None and named.type == "identifier" and value is not None and plain.fullmatch(text(value))
         if not known or named is None:
-            raise self._left(_ORDER)
+            raise self.lacks(_ORDER)
         name, loop = text(named), declaration.parent
         if loop is None or loop.type != "for_statement":
             return name, "gridDim.x"
@@ -154,14 +135,19 @@ class _Raster:
     def _mentions(self, name: str) -> Iterator[tuple[Node, str]]:
         """Quotients and remainders of the number."""
         for node in self.function.named(name):
-            above, variable = node.parent, resolve(self.function, node, name)
-            left = above.child_by_field_name("left") if above is not None else None
-            operator = above.child_by_field_name("operator") if above is not None else None
+            variable, operator = resolve(self.function, node, name), _part(node)
             declared = variable.declaration if variable is not None else None
-            if declared is None or left is None or left.id != node.id or operator is None:
+            if not operator or declared is None:
                 continue
-            if operator.type in _PARTS and any(self.function.text(n) == BLOCK for n in find(declared, "identifier")):
-                yield node, operator.type
+            if any(self.function.text(n) == BLOCK for n in find(declared, "identifier")):
+                yield node, operator
+
+
+def _part(node: Node) -> str:
+    """The sign of what a number is divided by; empty where it is not."""
+    whole = node.parent
+    left, sign = (whole.child_by_field_name(n) if whole is not None else None for n in ("left", "operator"))
+    return sign.type if left is not None and left.id == node.id and sign is not None and sign.type in _PARTS else ""
 
 
 def reordered(text: str, instead: str) -> str:

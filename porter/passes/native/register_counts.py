@@ -14,8 +14,7 @@ from porter.model.pipeline.operations import Operation
 from porter.model.program import Program
 from porter.model.scopes import resolve
 from porter.passes.native.sites import Place, path_of
-from porter.ptx.ast import Imm, Placeholder
-from porter.ptx.table import find as decode
+from porter.ptx.ast import Imm
 
 _IN_TEXT = re.compile(r"setmaxnreg\s*\.\s*(?:inc|dec)\s*\.\s*sync\s*\.\s*aligned\s*\.\s*u32\s+(\d+)")
 _NAMES = ("identifier", "type_identifier")
@@ -30,10 +29,8 @@ def written_count(program: Program, operation: Operation) -> tuple[Place, Span, 
     site = operation.sites[-1]
     frame, place = site.frame, Place(site.frame.function, site.node)
     left = path_of(operation)[0].left("the count of a setmaxnreg as a number in the kernel")
-    statement = next((s for s in frame.function.asm if s.node.id == site.node.id), None)
-    found = [decode(i) for i in statement.ptx.instructions() if i.parts[0] == "setmaxnreg"] if (
-        statement is not None and statement.ptx is not None) else []  # fmt: skip
-    operand = found[0].operands[0] if len(found) == 1 and found[0] is not None else None
+    found = site.only("setmaxnreg")
+    operand = found.operands[0] if found is not None else None
     if isinstance(operand, Imm):
         text = place.function.text(place.node)
         matches = list(_IN_TEXT.finditer(text))
@@ -41,7 +38,7 @@ def written_count(program: Program, operation: Operation) -> tuple[Place, Span, 
             raise left
         start = place.span.start + len(text[: matches[0].start(1)].encode())
         return place, Span(start, start + len(matches[0][1])), int(matches[0][1])
-    node = statement.operand(operand.index).expr_node if statement and isinstance(operand, Placeholder) else None
+    node = site.expression(operand)
     while node is not None and frame.call is not None and frame.outer is not None:
         given = _argument(frame.function, frame.call, frame.function.text(node))
         if given is None:

@@ -12,7 +12,6 @@ from porter.model.kernels import Kernel
 from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.who import Who
 from porter.model.program import Program
-from porter.passes.context import PortContext
 from porter.passes.native.blocks import SHARED_OUT
 from porter.passes.native.register_counts import written_count
 from porter.passes.native.sites import Changes, Left, Place, path_of
@@ -24,18 +23,6 @@ from porter.steps.step import Step
 
 RULE = "PTR196"
 NAME = "registers"
-
-
-def take(context: PortContext, least: int) -> Changes:
-    """The edits of the step, for all kernels: warps that give registers back keep `least`.
-
-    Raises:
-        Left: a fact is missing.
-    """
-    changes = Changes(context, RULE)
-    for kernel in context.kernels:
-        shares_of(context.program, kernel).give(changes, least)
-    return changes
 
 
 @dataclass(frozen=True)
@@ -121,8 +108,12 @@ def _share(program: Program, who: Who, kernel: Function, operation: Operation) -
 
 
 def _write(taking: Taking) -> None:
+    """Warps that give registers back keep as many as are asked for."""
     taking.made[NAME] = taking.asked[NAME]
-    take(taking.context, taking.made[NAME]).make()
+    changes = Changes(taking.context, RULE)
+    for kernel in taking.context.kernels:
+        shares_of(taking.context.program, kernel).give(changes, taking.made[NAME])
+    changes.make()
 
 
 STEP = Step(NAME, RULE, _write, beside={"blocks": SHARED_OUT}, follows=("bulk-store",), asked=True)

@@ -13,25 +13,16 @@ from tree_sitter import Node
 from porter.lang.text import Span
 from porter.model.functions import Call, Function, Style
 from porter.model.pipeline.frames import Frame, Wording, tidy
-from porter.model.pipeline.operations import Operation, operations_of
+from porter.model.pipeline.operations import Operation, Site, operations_of
 from porter.model.pipeline.rings import split_index
 from porter.model.tensor_core import Step
 from porter.passes.context import PortContext, qualified
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.members import accessible
 from porter.passes.native.sharing import ctas_of, is_ring
-from porter.passes.native.sites import (
-    Changes,
-    Left,
-    Place,
-    frame_in,
-    path_of,
-    statement_of,
-    written,
-)
+from porter.passes.native.sites import Changes, Left, Place, frame_in, path_of, statement_of, written
 from porter.ptx.arch import WARP
-from porter.ptx.ast import Placeholder, Reg
-from porter.ptx.table import find as decode
+from porter.ptx.ast import Reg
 from porter.ptx.wgmma import THREADS as WARPGROUP
 from porter.steps import step as steps
 
@@ -47,15 +38,12 @@ _NARROW = {
     ),
 }
 """Instructions whose scope is that of their own CTA."""
+_CAST = re.compile(r"static_cast<(?:uint32_t|unsigned(?: int)?)>\((.*).|\((?:uint32_t|unsigned(?: int)?)\)(.*)")
 NAME = "release"
 
 
 def take(context: PortContext, found: list[Pipelined]) -> Changes:
-    """The edits of the step, for all kernels.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all kernels."""
     changes = Changes(context, RULE)
     for kernel in found:
         Release(kernel, changes).take()
@@ -80,11 +68,7 @@ class Release:
     changes: Changes
 
     def take(self) -> None:
-        """Make its edits.
-
-        Raises:
-            Left: a fact is missing.
-        """
+        """Make its edits."""
         kernel = self.kernel
         roles = kernel.kernel.roles
         if not kernel.context.helpers.joined and not (roles.value == 1 and roles.exact):
@@ -232,7 +216,7 @@ def count_of(kernel: Pipelined, operation: Operation) -> Place:
     """
     site = operation.sites[-1]
     left = path_of(operation)[0].left("where the count of the mbarrier is written")
-    node = _count_node(kernel, site.frame, site.node)
+    node = _count_node(site)
     parts = list(_addends(kernel, site.frame, node)) if node is not None else []
     if len(parts) > 1:
         known = [(f, n, kernel.program.constants_in(f.function).evaluate(f.function.text(n))) for f, n in parts]
@@ -247,34 +231,27 @@ def count_of(kernel: Pipelined, operation: Operation) -> Place:
 
 def _addends(kernel: Pipelined, frame: Frame, node: Node) -> Iterator[tuple[Frame, Node]]:
     """What a sum adds, each where it is written: parameters are what calls hand for them."""
-    while node.type == "identifier" and frame.outer is not None:
-        name = frame.function.text(node)
-        if name not in frame.bound or Wording(kernel.program).changes(frame.function, name):
-            break
-        frame, node = frame.outer, frame.bound[name]
+    frame, node = Wording(kernel.program).handed(frame, node)
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     inner = [c for c in node.named_children if c.type != "comment"]
     if node.type == "parenthesized_expression" and len(inner) == 1:
         yield from _addends(kernel, frame, inner[0])
-    elif node.type == "binary_expression" and frame.outer is not None and left is not None and right is not None:
-        if frame.function.text(node.children[1]) == "+":
-            yield from _addends(kernel, frame, left)
-            yield from _addends(kernel, frame, right)
-        else:
-            yield frame, node
+    elif frame.outer is not None and left is not None and right is not None and _sign(frame, node) == "+":
+        yield from _addends(kernel, frame, left)
+        yield from _addends(kernel, frame, right)
     else:
         yield frame, node
 
 
-def _count_node(kernel: Pipelined, frame: Frame, node: Node) -> Node | None:
-    for statement in frame.function.asm:
-        if statement.node.id != node.id or statement.ptx is None:
-            continue
-        inits = [i for i in statement.ptx.instructions() if i.parts[:2] == ("mbarrier", "init")]
-        found = decode(inits[0]) if len(inits) == 1 else None
-        count = found.get("count") if found is not None else None
-        return statement.operand(count.index).expr_node if isinstance(count, Placeholder) else None
-    call = _call_at(frame, node)
+def _sign(frame: Frame, node: Node) -> str:
+    return frame.function.text(node.children[1]) if node.type == "binary_expression" else ""
+
+
+def _count_node(site: Site) -> Node | None:
+    if site.asm is not None:
+        found = site.only("mbarrier", "init")
+        return site.expression(found.get("count")) if found is not None else None
+    call = _call_at(site)
     if call is None or not call.args:
         return None
     # the object of a method is no argument
@@ -282,8 +259,8 @@ def _count_node(kernel: Pipelined, frame: Frame, node: Node) -> Node | None:
     return call.args[-1] if of_object or len(call.args) > 1 else None
 
 
-def _call_at(frame: Frame, node: Node) -> Call | None:
-    return next((c for c in frame.function.calls if c.node.id == node.id), None)
+def _call_at(site: Site) -> Call | None:
+    return next((c for c in site.frame.function.calls if c.node.id == site.node.id), None)
 
 
 def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
@@ -296,35 +273,26 @@ def address_of(kernel: Pipelined, operation: Operation, place: Place) -> str:
             raise place.left("the address of the mbarrier, as its function names it")
         operation = there[0]
     site = operation.sites[-1]
-    frame = site.frame
-    if _call_at(frame, site.node) is not None:
+    if _call_at(site) is not None:
         return operation.barrier
-    for statement in frame.function.asm:
-        if statement.node.id != site.node.id or statement.ptx is None:
-            continue
-        arrivals = [i for i in statement.ptx.instructions() if i.parts[:2] == ("mbarrier", "arrive")]
-        found = decode(arrivals[0]) if len(arrivals) == 1 else None
-        operand = found.get("mbar") if found is not None else None
-        base = getattr(operand, "base", None)
-        if isinstance(base, Reg):
-            # the same place in another CTA
-            mapped = [decode(i) for i in statement.ptx.instructions() if i.parts[0] == "mapa"]
-            base = mapped[0].get("a") if len(mapped) == 1 and mapped[0] is not None else None
-        if isinstance(base, Placeholder) and not getattr(operand, "offset", 0):
-            node = statement.operand(base.index).expr_node
-            if node is not None:
-                return accessible(frame, _uncast(Wording(kernel.program).words(frame, node)))
+    found = site.only("mbarrier", "arrive")
+    operand = found.get("mbar") if found is not None else None
+    base = getattr(operand, "base", None)
+    if isinstance(base, Reg):
+        # the same place in another CTA
+        mapped = site.only("mapa")
+        base = mapped.get("a") if mapped is not None else None
+    node = site.expression(base)
+    if node is not None and not getattr(operand, "offset", 0):
+        return accessible(site.frame, _uncast(Wording(kernel.program).words(site.frame, node)))
     raise place.left("the address of the mbarrier, as an operand")
 
 
 def _uncast(text: str) -> str:
     """Without the cast of a pointer to the integer that an instruction takes."""
     text = tidy(text)
-    for cast in ("static_cast<uint32_t>(", "static_cast<unsigned>(", "static_cast<unsigned int>(", "(uint32_t)",
-                 "(unsigned)", "(unsigned int)"):  # fmt: skip
-        if text.startswith(cast):
-            return _uncast(text[len(cast) : -1] if cast.endswith("(") else text[len(cast) :])
-    return text
+    cast = _CAST.fullmatch(text)
+    return _uncast(cast[1] or cast[2]) if cast is not None else text
 
 
 STEP = steps.Step(

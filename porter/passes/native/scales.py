@@ -6,6 +6,7 @@ original's, so this is on request."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -17,9 +18,10 @@ from operator import and_
 from tree_sitter import Node
 
 from porter.diagnostics import Code
-from porter.lang.cuda import arguments, find, walk
+from porter.lang.cuda import above, arguments, find, walk
 from porter.lang.text import Span
 from porter.model.accumulators import Accumulator
+from porter.model.counted import counted_from_zero
 from porter.model.functions import Style
 from porter.model.pipeline.frames import Frame
 from porter.model.pipeline.operations import Site
@@ -28,14 +30,13 @@ from porter.model.registers import take_apart
 from porter.model.scopes import Variable, resolve
 from porter.model.settings import settings_of
 from porter.model.tensor_core import MmaStep, Step
-from porter.model.zeroing import counted_loop
 from porter.passes.context import PortContext, qualified
 from porter.passes.moves import Moves
 from porter.passes.native import promotion
 from porter.passes.native.powers import At, Powers
-from porter.passes.native.promotion import EIGHT_BITS, Addition, Promotion, promotions
+from porter.passes.native.promotion import EIGHT_BITS, Addition, Promotion, promotions, without_parentheses
 from porter.passes.native.quads import Quads
-from porter.passes.native.sites import Changes, Left, Place, steps_below, written
+from porter.passes.native.sites import Changes, Left, Place, steps_below, threads_at, written
 from porter.ptx.arch import Limits
 from porter.ptx.tmem import COLUMNS
 from porter.ptx.wgmma import COLUMN_GROUP, GROUP_REGISTERS, QUAD, THREADS, M
@@ -52,11 +53,7 @@ _MOST_TURNS = 4096
 
 
 def take(context: PortContext, moves: Moves) -> Changes:
-    """The edits of the step, for all accumulators whose sums are promoted.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The edits of the step, for all accumulators whose sums are promoted."""
     changes = Changes(context, RULE)
     found = promotions(context, moves, changes, context.accumulators.accumulators, Scaled)
     _only_these(context, found)
@@ -81,11 +78,8 @@ def missing(context: PortContext, moves: Moves, among: Sequence[Accumulator]) ->
 
 
 def _fits(found: list[Scaled], factors: int) -> None:
-    """That factors fit into Tensor Memory beside these sums; what else there is, the compiler checks.
-
-    Raises:
-        Left: they do not.
-    """
+    """That factors fit into Tensor Memory beside these sums; what else there is, the compiler checks. Raises Left: they
+    do not."""
     columns = sum(max(m.step.op.n for m in one.mmas) for one in found)
     if columns + factors > COLUMNS:
         what = f"{factors} columns of Tensor Memory for factors beside {columns} of sums"
@@ -93,11 +87,8 @@ def _fits(found: list[Scaled], factors: int) -> None:
 
 
 def _only_these(context: PortContext, found: list[Scaled]) -> None:
-    """That MMAs of FP8 are all of sums with scales: they are issued by one function of the port.
-
-    Raises:
-        Left: some are of others.
-    """
+    """That MMAs of FP8 are all of sums with scales: they are issued by one function of the port. Raises Left: some are
+    of others."""
     mine = {id(m.step) for one in found for m in one.mmas}
     for statement in context.program.statements:
         for step in statement.steps:
@@ -159,11 +150,8 @@ class Scaled(Promotion):
     # --- The addition
 
     def _elements(self, node: Node) -> Iterator[tuple[int, tuple[tuple[_Factor, ...], str]]]:
-        """By element of a thread what it is multiplied by, and the name of the array that it is added to.
-
-        Raises:
-            Left: a statement is something else.
-        """
+        """By element of a thread what it is multiplied by, and the name of the array that it is added to. Raises Left:
+        a statement is something else."""
         if self.accumulator.home.depth:
             raise self.left(node, "a sum that is one tile, and no array of such")
         seen: set[int] = set()
@@ -179,15 +167,12 @@ class Scaled(Promotion):
     def _statements(self, node: Node, turns: dict[str, int]) -> Iterator[tuple[Node, dict[str, int]]]:
         """Assignments of the addition, with the loops around each and how often these run."""
         if node.type == "for_statement":
-            header, body = counted_loop(self.function, node), node.child_by_field_name("body")
-            count = self._number(header[1], {}) if header is not None else None
-            if header is None or body is None or count is None or header[0] in turns:
+            loop, body = counted_from_zero(self.function, node), node.child_by_field_name("body")
+            count = self._number(self.function.text(loop.end), {}) if loop is not None else None
+            if loop is None or body is None or count is None or loop.name in turns:
                 raise self.left(node, "a loop over elements of the sum, and how often it runs")
-            inner = {**turns, header[0]: count}
-            total = 1
-            for value in inner.values():
-                total *= value
-            if total > _MOST_TURNS:
+            inner = {**turns, loop.name: count}
+            if math.prod(inner.values()) > _MOST_TURNS:
                 raise self.left(node, f"at most {_MOST_TURNS} turns of the loops over elements of the sum")
             yield from self._statements(body, inner)
         elif node.type == "compound_statement":
@@ -206,9 +191,9 @@ class Scaled(Promotion):
 
     def _one(self, node: Node, turn: dict[str, int]) -> tuple[int, tuple[_Factor, ...], str]:
         """The element, its factors and the array of `sum[i] += partial[i] * scale`, in one turn of the loops."""
-        left, value = self._assigned(node)
+        left, values = self._assigned(node)
         mine, factors = None, []
-        for leaf in self._product(value, turn):
+        for leaf in (leaf for value in values for leaf in self._product(value, turn)):
             element = take_apart(self.function, leaf)
             if element is not None and self.accumulator.home.is_named_by(self.function, element):
                 if mine is not None:
@@ -223,37 +208,27 @@ class Scaled(Promotion):
             raise self.left(node, "an addition of all elements, each to one of its own")
         return self._place(node, mine.subscripts, turn), tuple(factors), target.name
 
-    def _assigned(self, node: Node) -> tuple[Node, Node]:
-        """The sum, and what is added to it."""
-        function = self.function
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        operator = node.child_by_field_name("operator")
-        if node.type != "assignment_expression" or left is None or right is None or operator is None:
-            raise self.left(node, self._nothing_else())
-        right = _inner(right)
-        if function.text(operator) == "+=":
-            return left, right
-        mine = _tight(function.text(left))
-        if function.text(operator) == "=" and right.type == "binary_expression":
-            parts = [right.child_by_field_name(n) for n in ("left", "right")]
-            if function.text(right.children[1]) == "+":
-                for part, other in (parts, parts[::-1]):
-                    if part is not None and other is not None and _tight(function.text(part)) == mine:
-                        return left, other
-        if function.text(operator) == "=" and right.type == "call_expression" and self._is_called(right, _FUSED):
-            listed = arguments(right)
-            if len(listed) == 3 and _tight(function.text(listed[2])) == mine:
-                return left, right
+    def _assigned(self, node: Node) -> tuple[Node, Sequence[Node]]:
+        """The sum, and factors of what is added to it."""
+        text, added = self.function.text, self.summand(node)
+        left, right, sign = (node.child_by_field_name(name) for name in ("left", "right", "operator"))
+        if added is not None and left is not None:
+            return left, [added]
+        fused = without_parentheses(right) if right is not None else node
+        if left is not None and sign is not None and text(sign) == "=" and self._is_called(fused, _FUSED):
+            listed = arguments(fused)
+            if len(listed) == 3 and _tight(text(listed[2])) == _tight(text(left)):
+                return left, listed[:2]
         raise self.left(node, self._nothing_else())
 
     def _product(self, node: Node, turn: dict[str, int]) -> Iterator[Node]:
         """What is multiplied, where each turn chooses one of two things the one that it chooses."""
-        node = _inner(node)
+        node = without_parentheses(node)
         if node.type == "binary_expression" and self.function.text(node.children[1]) == "*":
             for name in ("left", "right"):
                 yield from self._product(node.child_by_field_name(name) or node, turn)
-        elif node.type == "call_expression" and self._is_called(node, (*_MULTIPLIES, *_FUSED)):
-            for argument in arguments(node)[:2]:
+        elif self._is_called(node, _MULTIPLIES):
+            for argument in arguments(node):
                 yield from self._product(argument, turn)
         elif node.type == "conditional_expression" and self._names_any(node, turn):
             condition = node.child_by_field_name("condition")
@@ -266,7 +241,7 @@ class Scaled(Promotion):
             yield node
 
     def _is_called(self, node: Node, names: tuple[str, ...]) -> bool:
-        callee = node.child_by_field_name("function")
+        callee = node.child_by_field_name("function") if node.type == "call_expression" else None
         name = _tight(self.function.text(callee)).removeprefix("::") if callee is not None else ""
         calls = self.context.program.calls_by_node.get(node.id, ())
         return name in names and not any(self.context.program.targets(c) for c in calls)
@@ -287,20 +262,14 @@ class Scaled(Promotion):
     def _of_array(self, leaf: Node, turn: dict[str, int]) -> _Factor:
         """An element of an array of scales, that all of its elements are declared with."""
         element = take_apart(self.function, leaf)
-        variable = resolve(self.function, leaf, element.name) if element is not None else None
+        plain = element is not None and not element.path and len(element.subscripts) == 1
+        variable = resolve(self.function, leaf, element.name) if element is not None and plain else None
         declarator = variable.declarator if variable is not None else None
         values = declarator.child_by_field_name("value") if declarator is not None else None
-        at = self._number(element.subscripts[0], turn) if element is not None and len(element.subscripts) == 1 else None
-        listed = [c for c in values.named_children if c.type != "comment"] if values is not None else []
-        declared = values is not None and values.type == "initializer_list"
-        if (
-            element is None
-            or variable is None
-            or element.path
-            or not declared
-            or at is None
-            or not 0 <= at < len(listed)
-        ):
+        declared = values.named_children if values is not None and values.type == "initializer_list" else []
+        listed = [c for c in declared if c.type != "comment"]
+        at = self._number(element.subscripts[0], turn) if element is not None and plain else None
+        if element is None or variable is None or at is None or not 0 <= at < len(listed):
             text = _tight(self.function.text(leaf))
             raise self.left(leaf, f"that scales are powers of two: `{text}` is read as a float, and may be any")
         for one in settings_of(self.context.program, variable):
@@ -344,8 +313,8 @@ class Scaled(Promotion):
         if any(m.step.a_registers for m in self.mmas):
             raise self.left(self.loop, "A in shared memory")
         self.ahead = self._ahead()
-        powers, threads = Powers(context.program), self._threads()
-        lanes, everybody = self._alike(*threads), self._alike(*threads, group=len(threads[1]))
+        powers, (threads, who) = Powers(context.program), self._threads()
+        lanes, everybody = (Quads(context.program, function, threads, who, n) for n in (QUAD, len(who)))
         of_columns = [f for _, factors in self.columns for f in factors]
         for factor in dict.fromkeys([f for half in self.factors for f in half] + of_columns):
             self._is_ahead(factor)
@@ -363,30 +332,21 @@ class Scaled(Promotion):
         found = []
         for path, statement in steps_below(self.context.program, self.function, [self.function.span(body)]):
             if any(s.kind is Step.FENCE for s in statement.steps):
-                node, only = path[0].node, written(path) == path[0] and len(statement.steps) == 1
-                while node.parent is not None and node.parent.id != body.id:
-                    node = node.parent
-                found.append(
-                    (node, only and node.type == "expression_statement" and _inner_of(node).id == path[0].node.id)
-                )
+                node = [path[0].node, *above(path[0].node, body)][-1]
+                only = written(path) == path[0] and len(statement.steps) == 1 and node.type == "expression_statement"
+                found.append((node, only and [c.id for c in node.named_children] == [path[0].node.id]))
         ahead, self.is_fence = min(found, key=lambda f: f[0].start_byte, default=(None, False))
         if ahead is None or ahead.end_byte > first:
             raise self.left(self.loop, "a fence of each turn ahead of its MMAs")
         return ahead
 
-    def _alike(self, threads: int, who: frozenset[int], group: int = QUAD) -> Quads:
-        return Quads(self.context.program, self.function, threads, who, group)
-
     def _threads(self) -> tuple[int, frozenset[int]]:
         """Threads of a block, and those that come to the loop."""
         program, function = self.context.program, self.function
         kernel = next(k for k in self.context.kernels if k.function is function)
-        threads = program.constants_in(function).evaluate(kernel.threads or "")
-        threads = min(threads or Limits.threads_per_block, Limits.threads_per_block)
-        runs = Who(program, threads).runs((Site(Frame(function), self.loop),))
-        if runs.threads is None:
-            raise self.left(self.loop, f"which threads `{runs.unknown}` lets through")
-        return threads, runs.threads
+        most = Limits.threads_per_block
+        threads = min(program.value(function, kernel.threads or "") or most, most)
+        return threads, threads_at(Who(program, threads), (Site(Frame(function), self.loop),))
 
     def _is_ahead(self, factor: _Factor) -> None:
         """That a factor is there ahead of the MMAs, and the same as where sums are added."""
@@ -431,15 +391,10 @@ class Scaled(Promotion):
         upper, lower = (" * ".join(f.text for f in half) or "1.f" for half in self.factors)
         count = self.mmas[0].step.op.n
         more = f", {count}, {self._of_columns(count)}" if context.helpers.column_factors else ""
-        text, place = (
-            f"{qualified('scale')}({context.names.warpgroup}, {tile}, {upper}, {lower}{more});",
-            Place(function, self.ahead),
-        )
-        if self.is_fence:
-            # all threads meet there as at a fence
-            self.changes.statement(place, text)
-        else:
-            self.changes.before(place, text)
+        text = f"{qualified('scale')}({context.names.warpgroup}, {tile}, {upper}, {lower}{more});"
+        # all threads meet there as at a fence
+        write = self.changes.statement if self.is_fence else self.changes.before
+        write(Place(function, self.ahead), text)
         context.report(
             Code.NATIVE_SCALES, function, function.span(self.addition.node),
             kernel=function.name, name=self.accumulator.name,
@@ -481,16 +436,6 @@ def _taken(factors: list[_Factor], wanted: Counter[str]) -> tuple[_Factor, ...]:
 
 def _tight(text: str) -> str:
     return "".join(text.split())
-
-
-def _inner(node: Node) -> Node:
-    while node.type == "parenthesized_expression" and len(node.named_children) == 1:
-        node = node.named_children[0]
-    return node
-
-
-def _inner_of(statement: Node) -> Node:
-    return statement.named_children[0] if len(statement.named_children) == 1 else statement
 
 
 STEP = steps.Step(

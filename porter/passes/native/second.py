@@ -4,18 +4,17 @@ given back as well. So threads compute beside it, too."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from porter.lang.cuda import above, inside
-from porter.model.events import Event, Kind
+from porter.model.events import Kind
 from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, Variable
 from porter.passes.native.product import Product
-from porter.passes.native.sites import Changes, Left, Place
+from porter.passes.native.sites import Changes, Left, OfFunction, Place, is_in
 from porter.passes.native.texts import indented, ported_text
 
 
@@ -28,13 +27,9 @@ def second_of(product: Product) -> Second | None:
 
 
 @dataclass(eq=False)
-class Second:
+class Second(OfFunction):
     """The last product of a turn. `wait` is the statement that waits for it, `given` those behind that give operands
-    back, `needed` the statement in front of which its sums are needed in the next turn.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    back, `needed` the statement in front of which its sums are needed in the next turn."""
 
     product: Product
     given: list[Node] = field(default_factory=list)
@@ -52,9 +47,6 @@ class Second:
         self.complete = names.fresh("complete_sums")
         self._save()
 
-    def _left(self, node: Node, what: str) -> Left:
-        return Left(self.function, self.function.span(node), what)
-
     # --- Facts
 
     def _find(self) -> None:
@@ -62,29 +54,22 @@ class Second:
         rest = [n for n in product.rest if n.type not in ("comment", "preproc_call")]
         commits, waits = product.events_in(rest, Kind.COMMIT), product.events_in(rest, Kind.WAIT)
         if len(commits) != 1 or len(waits) != 1 or waits[0].node.start_byte < commits[0].node.start_byte:
-            raise self._left(product.load, "one batch and one wait behind the first product")
-        self.wait = self._statement(rest, waits[0])
+            raise self.left(product.load, "one batch and one wait behind the first product")
+        self.wait = next(n for n in rest if inside(n, waits[0].node))
         at = next(i for i, n in enumerate(rest) if n.id == self.wait.id)
         for node in (product.wait, self.wait):
             inner = product.events_in([node], *Kind)
             if node.type != "expression_statement" or len(inner) != 1:
-                raise self._left(node, "a statement that does nothing but wait")
+                raise self.left(node, "a statement that does nothing but wait")
         updates = {n.id for n in product.next.updates}
         for node in rest[at + 1 :]:
-            done = [o for o in product.walk if self._is_in(o, node)]
+            done = [o for o in product.walk if is_in(o, self.function, [node])]
             if node.id in updates or not (done or product.events_in([node], *Kind)):
                 continue
             if not done or any(o.kind != "arrive" for o in done):
-                raise self._left(node, "that nothing but arrivals stands behind the wait for the last product")
+                raise self.left(node, "that nothing but arrivals stands behind the wait for the last product")
             self.given.append(node)
         self.rest = rest[:at]
-
-    @staticmethod
-    def _statement(statements: Sequence[Node], event: Event) -> Node:
-        return next(n for n in statements if inside(n, event.node))
-
-    def _is_in(self, operation: Operation, node: Node) -> bool:
-        return any(s.frame.function is self.function and inside(node, s.node) for s in operation.sites)
 
     def _sums(self) -> None:
         """Where sums of MMAs behind the first product are touched: ahead of these, or behind the loop."""
@@ -92,17 +77,15 @@ class Second:
         mmas = product.events_in(self.rest, Kind.MMA)
         accumulators = {id(e.accumulator): e.accumulator for e in mmas if e.accumulator is not None}
         if not accumulators or any(e.accumulator is None for e in mmas):
-            raise self._left(self.wait, "whose MMAs are the last product")
+            raise self.left(self.wait, "whose MMAs are the last product")
         first = min(e.node.start_byte for e in mmas)
         touched = []
         for accumulator in accumulators.values():
             for node in (*product.moves.loads[accumulator], *product.moves.stores[accumulator]):
                 if inside(product.body, node):
                     if node.end_byte > first:
-                        raise self._left(node, "that sums are touched ahead of the MMAs that add to them")
+                        raise self.left(node, "that sums are touched ahead of the MMAs that add to them")
                     touched.append(node)
-                elif inside(product.loop, node) or node.end_byte <= product.loop.start_byte:
-                    continue
         # where threads leave sums to the MMAs, these are what needs the last ones, and the operands that they read
         touched += [e.node for e in product.events_in(self.rest, Kind.FENCE, Kind.MMA)]
         earliest = min(touched, key=lambda n: n.start_byte)
@@ -112,11 +95,11 @@ class Second:
         """That who loads waits for what is given back here behind its loads for the first product, in each turn: the
         next turn's threads wait for these before they give it back."""
         product = self.product
-        names = {split_index(o.barrier)[0] for o in product.walk if any(self._is_in(o, n) for n in self.given)}
+        names = {split_index(o.barrier)[0] for o in product.walk if is_in(o, self.function, self.given)}
         waits = [o for o in product.walk if o.kind == "wait" and split_index(o.barrier)[0] in names]
         loads = [o for o in product.walk if o.kind == "copy" and split_index(o.barrier)[0] in product.filled]
         if not loads or not all(_precedes(load, wait) for load in loads for wait in waits):
-            raise self._left(self.wait, "that the first product's operands are loaded first in each turn")
+            raise self.left(self.wait, "that the first product's operands are loaded first in each turn")
 
     def _save(self) -> None:
         """Values that giving operands back takes from its own turn."""
@@ -130,7 +113,7 @@ class Second:
                 if declared is not None and inside(product.loop, declared):
                     kind = declared.child_by_field_name("type")
                     if kind is None or kind.type not in ("primitive_type", "type_identifier", "sized_type_specifier"):
-                        raise self._left(name, f"the type of `{variable.name}`")
+                        raise self.left(name, f"the type of `{variable.name}`")
                 self.saved.append((variable, self.context.names.fresh(f"{variable.name}_before")))
 
     # --- Texts

@@ -10,8 +10,6 @@ from porter.model.pipeline.operations import Operation
 from porter.model.pipeline.read import pipeline_of
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Left, path_of
-from porter.ptx.ast import Placeholder
-from porter.ptx.table import find as decode
 
 _MOST_STAGES = 16
 """As far as what a thread gives back is counted in both directions from the first."""
@@ -24,24 +22,13 @@ def ctas_of(kernel: Pipelined, operation: Operation) -> int:
         Left: the text does not say at which.
     """
     site = operation.sites[-1]
-    for statement in site.frame.function.asm:
-        if statement.node.id != site.node.id or statement.ptx is None:
-            continue
-        mapped = [i for i in statement.ptx.instructions() if i.parts[0] == "mapa"]
-        found = decode(mapped[0]) if len(mapped) == 1 else None
-        rank = found.get("b") if found is not None else None
-        if isinstance(rank, Placeholder):
-            node = statement.operand(rank.index).expr_node
-            frame = site.frame
-            while node is not None and node.type == "identifier" and frame.outer is not None:
-                name = frame.function.text(node)
-                if name not in frame.bound or Wording(kernel.program).changes(frame.function, name):
-                    break
-                frame, node = frame.outer, frame.bound[name]
-            values = kernel.who.values(frame, node) if node is not None else None
-            ranks = {values[t] for t in kernel.runs(operation)} if values is not None else {None}
-            if None not in ranks:
-                return len(ranks)
+    mapped = site.only("mapa")
+    node = site.expression(mapped.get("b")) if mapped is not None else None
+    if node is not None:
+        values = kernel.who.values(*Wording(kernel.program).handed(site.frame, node))
+        ranks = {values[t] for t in kernel.runs(operation)} if values is not None else {None}
+        if None not in ranks:
+            return len(ranks)
     raise path_of(operation)[0].left("the rank of the CTA that it arrives at, as an operand")
 
 

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.functions import Function, Style
 from porter.model.kernels import statements_in
 from porter.model.pipeline.frames import Frame
 from porter.model.pipeline.operations import Operation, Site
+from porter.model.pipeline.who import Who
 from porter.model.program import Program, TensorCoreStatement
 from porter.passes.context import PortContext
 from porter.passes.mentions import definition_of
 from porter.passes.partial import with_lines
 
+OWN_LINES = "statements on lines of their own"
 _IDLE = ("declaration", "static_assert_declaration", "alias_declaration", "using_declaration", "type_definition")
 """Statements beside the one that a helper is about."""
 
@@ -31,6 +33,19 @@ class Left(Exception):
     def __init__(self, function: Function, span: Span, what: str) -> None:
         super().__init__(what)
         self.function, self.span, self.what = function, span, what
+
+
+class OfFunction:
+    """What looks at one function, and says what is missing there."""
+
+    function: Function
+
+    def left(self, node: Node, what: str) -> Left:
+        return Left(self.function, self.function.span(node), what)
+
+    def lacks(self, what: str) -> Left:
+        """What is missing in all of it."""
+        return self.left(self.function.body, what)
 
 
 @dataclass(frozen=True)
@@ -58,14 +73,14 @@ def steps_below(
     """Tensor-core statements that a part of a function comes to."""
     uses = program.uses_tensor_core()
 
-    def inside(node: Node) -> bool:
+    def comes_to(node: Node) -> bool:
         return any(s.contains(function.span(node)) for s in spans)
 
     for statement in program.steps_in(function):
-        if inside(statement.statement.node):
+        if comes_to(statement.statement.node):
             yield (*above, Place(function, statement.statement.node)), statement
     for call in function.calls:
-        if not inside(call.node) or call.node.id in program.leaf_calls:
+        if not comes_to(call.node) or call.node.id in program.leaf_calls:
             continue
         for target in program.targets(call):
             if id(target) in uses and not any(p.function is target for p in above):
@@ -103,6 +118,24 @@ def _is_idle(node: Node) -> bool:
 
 def path_of(operation: Operation) -> Path:
     return tuple(Place(s.frame.function, s.node) for s in operation.sites)
+
+
+def threads_at(who: Who, sites: tuple[Site, ...]) -> frozenset[int]:
+    """The threads that come to the last of some sites by way of the others.
+
+    Raises:
+        Left: nobody knows.
+    """
+    found = who.runs(sites)
+    if found.threads is None:
+        raise Place(sites[0].frame.function, sites[0].node).left(f"which threads `{found.unknown}` lets through")
+    return found.threads
+
+
+def is_in(operation: Operation, function: Function, nodes: Iterable[Node]) -> bool:
+    """Whether a function comes to an operation in one of its nodes."""
+    mine = [s.node for s in operation.sites if s.frame.function is function]
+    return any(inside(node, one) for node in nodes for one in mine)
 
 
 def statement_of(place: Place) -> Node:
@@ -190,20 +223,16 @@ class Changes:
 
     def statement(self, place: Place, text: str) -> None:
         """Another statement in place of one."""
-        if place.function.style is Style.MACRO:
-            raise place.left("it stands in a macro")
-        self.replace(place.function, place.span, text)
-        self._gone.add((place.function.file.path, place.span))
+        _no_macro(place.function, place.span)
+        self.whole(place.function, place.span, text)
 
     def drop(self, place: Place) -> None:
         """Take a statement away, with its line if it has that to itself."""
         function, node = place.function, place.node
-        if function.style is Style.MACRO:
-            raise place.left("it stands in a macro")
+        _no_macro(function, place.span)
         alone = node.parent is not None and node.parent.type == "compound_statement"
         span = whole_line(function, place.span) if alone else place.span
-        self.replace(function, span, "" if alone else ";")
-        self._gone.add((function.file.path, span))
+        self.whole(function, span, "" if alone else ";")
 
     def cut(self, function: Function, span: Span, rule: str) -> None:
         """Take a statement and its lines away, with what a rule wrote there.
@@ -211,12 +240,10 @@ class Changes:
         Raises:
             Left: another rule wrote there.
         """
-        if function.style is Style.MACRO:
-            raise Left(function, span, "it stands in a macro")
+        _no_macro(function, span)
         for writer, edits in self.context.edits.items():
             for edit in (e for e in edits if e.path == function.file.path):
-                inside = span.contains(edit.span) and edit.span.start < span.end
-                if inside and writer == rule:
+                if writer == rule and span.contains(edit.span) and edit.span.start < span.end:
                     self._dropped.append(edit)
                 elif edit.span.overlaps(span):
                     raise Left(function, span, f"a statement that {writer} leaves as it is")
@@ -263,8 +290,7 @@ class Changes:
         else:
             body = function.span(function.body)
             span = Span(body.start + 1, body.end - 1)
-        self.replace(function, span, "")
-        self._gone.add((function.file.path, span))
+        self.whole(function, span, "")
 
     def unmake(self) -> None:
         """Take these edits out of the port, which has them from a step before."""
@@ -280,14 +306,32 @@ class Changes:
         """A statement in place of whole lines, indented like the first."""
         first = function.file.source[span.start : span.end]
         pad = first[: len(first) - len(first.lstrip())].decode()
-        self.replace(function, span, pad + text)
-        self._gone.add((function.file.path, span))
+        self.whole(function, span, pad + text)
 
     def _goes(self, edit: Edit) -> bool:
         return any(edit is d for d in self._dropped) or any(
             path == edit.path and (span.contains(edit.span) if len(edit.span) else span.overlaps(edit.span))
             for path, span in self._gone
         )
+
+
+def _no_macro(function: Function, span: Span) -> None:
+    if function.style is Style.MACRO:
+        raise Left(function, span, "it stands in a macro")
+
+
+def own_lines(function: Function, span: Span, comment: bool = True) -> Span:
+    """The lines of a part of a function, without the end of the last; `comment`: one may follow there.
+
+    Raises:
+        Left: something else stands there.
+    """
+    source = function.file.source
+    start, end = source.rfind(b"\n", 0, span.start) + 1, source.find(b"\n", span.end)
+    behind = source[span.end : max(end, 0)].strip()
+    if end < 0 or source[start : span.start].strip() or (behind and not (comment and behind.startswith(b"//"))):
+        raise Left(function, span, OWN_LINES)
+    return Span(start, end)
 
 
 def whole_line(function: Function, span: Span) -> Span:

@@ -15,19 +15,18 @@ from porter.lang.cuda import find, inside
 from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import Frame
-from porter.model.scopes import LOOPS, Variable, declared_names, resolve
+from porter.model.scopes import LOOPS, Variable, names_declared, resolve
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Place
 from porter.passes.native.writes import Writes
 
-_NAMES = ("identifier",)
 _LEAVING = ("break_statement", "continue_statement", "return_statement", "goto_statement")
 _MEETING = re.compile(r"\b__syncwarp\s*\([^()]*\)\s*;")
 """Lanes that meet beside MMAs do so ahead of an arrival: a single thread has nobody to wait for."""
 BLOCKS = ("compound_statement", "preproc_if", "preproc_ifdef")
 """What statements stand in, one beside the other: also what one build alone sees."""
-_OF_OTHER_BUILDS = ("preproc_else", "preproc_elif", "preproc_elifdef")
-_SKIPPED = ("comment", "preproc_call", ";", "{", "}")
+_SKIPPED = ("comment", "preproc_call", ";", "{", "}", "preproc_else", "preproc_elif", "preproc_elifdef")
+"""What is no statement of this build."""
 
 
 @dataclass(eq=False)
@@ -85,10 +84,8 @@ class Slice:
             assert above is not None
             around.insert(0, above)
         for outer, inner in zip(around, [*around[1:], self.range[0]], strict=True):
-            self.levels.append(self._level(outer, inner))
-
-    def _level(self, node: Node, inner: Node) -> Level:
-        return Level(node, inner, taken=node.type == "if_statement" and self._always(node, inner))
+            taken = outer.type == "if_statement" and self._always(outer, inner)
+            self.levels.append(Level(outer, inner, taken=taken))
 
     def _always(self, node: Node, inner: Node) -> bool:
         """Whether all consumers come to an arm by what they know of themselves."""
@@ -133,11 +130,8 @@ class Slice:
         for child in level.node.named_children:
             if child.id in (level.inner.id, *mine) or child.type in _SKIPPED or inside(child, self.at):
                 continue
-            if child.type in _OF_OTHER_BUILDS:
-                continue
-            if index == 0 and child.start_byte < self.at.start_byte:
-                continue
-            yield child
+            if index > 0 or child.start_byte >= self.at.start_byte:
+                yield child
 
     def _leaves(self, statement: Node) -> bool:
         """Whether a statement may leave one of the loops."""
@@ -174,14 +168,10 @@ class Slice:
             function.parent is self.function and function.node.start_byte > self.at.start_byte
         )
 
-    def _mentions(self, node: Node, seen: tuple[int, ...] = ()) -> Iterator[tuple[Node, Function]]:
+    def _mentions(self, node: Node) -> Iterator[tuple[Node, Function]]:
         """Names in a statement, and in the lambdas that it calls."""
-        for name in find(node, *_NAMES):
-            yield name, self.function
-        for inner in self._lambdas(node):
-            if id(inner) not in seen:
-                for name in find(inner.body, *_NAMES):
-                    yield name, inner
+        for function, body in ((self.function, node), *((f, f.body) for f in self._lambdas(node))):
+            yield from ((name, function) for name in find(body, "identifier"))
 
     def meetings(self) -> Iterator[Place]:
         """Statements beside MMAs at which lanes of a warp meet."""
@@ -201,16 +191,16 @@ class Slice:
             return True
         if statement.type != "declaration":
             return any(self._writes_needed(d) for d in find(statement, "declaration") if d.id != statement.id)
-        declared = [n for d in statement.children_by_field_name("declarator") for n in declared_names(d)]
         places = {v.declaration.id for v in self._needed.values() if v.declaration is not None}
-        return statement.id in places and bool(declared)
+        return statement.id in places and bool(names_declared(self.function, statement))
 
     def _constant(self, variable: Variable, name: Node) -> bool:
         """Whether a variable tells threads apart; it gets its value in the thread that issues."""
         declared = variable.declaration
         if declared is None or variable.name not in self.threads.names(self.function):
             return False
-        if any(inside(loop, declared) and not self._in_body(loop, declared) for loop in self.loops):
+        around = [loop.child_by_field_name("body") for loop in self.loops if inside(loop, declared)]
+        if any(body is None or not inside(body, declared) for body in around):
             return False
         values = self.kernel.who.values(self.frame, name)
         value = values[self.issuer] if values is not None and self.issuer < len(values) else None
@@ -220,27 +210,15 @@ class Slice:
         kind = declared.child_by_field_name("type")
         text = self.function.text(kind) if kind is not None else "auto"
         text = "int" if text == "auto" else text
-        self.constants.setdefault(variable.name, f"const {text} {variable.name} = {_literal(text, value)};")
+        literal = str(bool(value)).lower() if text.split()[-1] == "bool" else str(value)
+        self.constants.setdefault(variable.name, f"const {text} {variable.name} = {literal};")
         return True
-
-    @staticmethod
-    def _in_body(loop: Node, declaration: Node) -> bool:
-        body = loop.child_by_field_name("body")
-        return body is not None and inside(body, declaration)
 
     def _is_constant(self, node: Node) -> bool:
         """Whether a statement only declares what has a constant here."""
-        if node.type != "declaration":
-            return False
-        declared = [n for d in node.children_by_field_name("declarator") for n in declared_names(d)]
-        return bool(declared) and all(self.function.text(n) in self.constants for n in declared)
+        declared = names_declared(self.function, node) if node.type == "declaration" else set()
+        return bool(declared) and declared <= set(self.constants)
 
     def shows(self, level: Level) -> list[Node]:
         """Statements of a level that the thread runs: without declarations of constants."""
         return [s for s in level.statements if not self._is_constant(s)]
-
-
-def _literal(kind: str, value: int) -> str:
-    if kind.split()[-1] == "bool":
-        return "true" if value else "false"
-    return str(value)

@@ -15,10 +15,9 @@ from porter.model.block_size import LAUNCHERS
 from porter.model.dynamic_shared import ATTRIBUTES, amounts, configures
 from porter.model.functions import declared_name
 from porter.model.pipeline.read import pipeline_of
-from porter.passes.context import PortContext
 from porter.passes.native.counting import Counting, Literal, Mention, Word, initialized
 from porter.passes.native.mainloop import Pipelined
-from porter.passes.native.sites import Changes, Left
+from porter.passes.native.sites import Changes, Left, OfFunction
 from porter.passes.native.taking import Taking
 from porter.steps.step import Declared, Ring, Step
 
@@ -27,25 +26,10 @@ NAME = "stages"
 _NAMING = ("template_function", "qualified_identifier", "pointer_expression", "cast_expression",
            "parenthesized_expression")  # fmt: skip
 _DECLARING = ("function_declarator", "init_declarator", "template_instantiation")
-_LISTED = ("type_descriptor", "template_argument_list")
-
-
-def take(context: PortContext, found: list[Pipelined], count: int) -> tuple[Changes, int]:
-    """The edits of the step, for all kernels, with `count` stages or as many as the text allows of these; and their
-    number.
-
-    Raises:
-        Left: a fact is missing.
-    """
-    if len(found) != 1:
-        at = found[0].kernel.function
-        raise Left(at, at.span(at.body), "that the file has one kernel")
-    changes = Changes(context, RULE)
-    return changes, Stages(found[0], changes, count).take()
 
 
 @dataclass(eq=False)
-class Stages:
+class Stages(OfFunction):
     """The step for one kernel."""
 
     kernel: Pipelined
@@ -59,16 +43,13 @@ class Stages:
         self.counting = Counting(self.program, self.function)
 
     def take(self) -> int:
+        """With so many stages, or as many of these as the text allows: how many."""
         constant, literal = self._constant()
-        if literal.file.path != self.program.sources.root:
-            raise self._left(f"`{constant}` in the file itself: others may include the header that it stands in")
-        if enclosing(literal.node, "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else") is not None:
-            raise self.counting.left(
-                literal.file, literal.node, f"`{constant}` outside of `#if`: a build may choose it"
-            )
+        self.counting.require_own(constant, literal)
         self.mentions = list(self.counting.mentions(constant))
         for mention in self.mentions:
-            self._judge(mention)
+            if not self.counting.is_of_device(mention) and not self._is_amount(mention):
+                raise self._no_size(mention)
         self._launches()
         self._sizes()
         return self._edit(literal)
@@ -77,11 +58,8 @@ class Stages:
         """The constant that says how many stages there are."""
         names = {r.stages.text.split("::")[-1] for r in self.facts.rings if r.stages is not None}
         if len(names) != 1 or any(r.stages is None or not r.index for r in self.facts.rings):
-            raise self._left("one number of stages that all mbarriers have")
+            raise self.lacks("one number of stages that all mbarriers have")
         return self.counting.literal(next(iter(names)))
-
-    def _left(self, what: str) -> Left:
-        return Left(self.function, self.function.span(self.function.body), what)
 
     def _edit(self, literal: Literal) -> int:
         count = self.count
@@ -90,7 +68,7 @@ class Stages:
             count = 1 << (count.bit_length() - 1)
         if count <= literal.value:
             more = " by a power of two" if masked else ""
-            raise self._left(f"room for more than {literal.value} stages{more}")
+            raise self.lacks(f"room for more than {literal.value} stages{more}")
         own = next(f for f in self.program.functions if f.file is literal.file)
         at = Span(literal.node.start_byte, literal.node.end_byte)
         self.changes.replace(own, at, literal.instead(count))
@@ -98,20 +76,8 @@ class Stages:
 
     # --- What host code makes of it, which no PTX tells
 
-    def _judge(self, mention: Mention) -> None:
-        """
-        Raises:
-            Left: host code makes something else of it than shared memory of a launch.
-        """
-        if not self.counting.is_of_device(mention) and not self._is_amount(mention):
-            raise self._no_size(mention)
-
     def _no_size(self, mention: Mention) -> Left:
-        node = mention.node.parent or mention.node
-        while node.type in _LISTED and node.parent is not None:
-            node = node.parent
-        text = " ".join(mention.text(node).split())[:60]
-        return self.counting.left(mention.file, mention.node, f"what `{text}` has to do with stages")
+        return self.counting.unknown(mention, "stages")
 
     def _is_amount(self, mention: Mention) -> bool:
         """Whether it says how much shared memory a launch asks for."""
@@ -135,14 +101,14 @@ class Stages:
         """That launches ask for as much memory as their attribute allows, each by the constant."""
         found = list(amounts(self.program, self.function))
         if not found:
-            raise self._left("who launches it, and with how much shared memory")
+            raise self.lacks("who launches it, and with how much shared memory")
         for file in self.program.sources.files.values():
             for node in find(file.root, "identifier"):
                 if file.text(node) == self.function.name and not _is_launch(file, node):
                     raise self.counting.left(file, node, "what is launched here, and with how much shared memory")
         texts = {_plain(_uncast(caller.text(node))) for caller, node in found}
         if len(texts) != 1:
-            raise self._left("that the attribute of the kernel and its launch ask for the same shared memory")
+            raise self.lacks("that the attribute of the kernel and its launch ask for the same shared memory")
         for caller, node in found:
             if not self._grows(caller.file, node, 0):
                 raise Left(caller, caller.span(node), "shared memory of the launch that grows with the stages")
@@ -215,7 +181,11 @@ def _uncast(text: str) -> str:
 
 
 def _write(taking: Taking) -> None:
-    changes, taking.made[NAME] = take(taking.context, taking.found, taking.asked[NAME])
+    found, changes = taking.found, Changes(taking.context, RULE)
+    if len(found) != 1:
+        at = found[0].kernel.function
+        raise Left(at, at.span(at.body), "that the file has one kernel")
+    taking.made[NAME] = Stages(found[0], changes, taking.asked[NAME]).take()
     changes.make()
 
 

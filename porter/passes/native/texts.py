@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups, as_text
+from porter.model.accumulators import Accumulator
 from porter.model.functions import Function
 from porter.passes.context import PortContext
+from porter.passes.residency import RULE as TILES
 
 
 def ported_text(context: PortContext, function: Function, span: Span) -> str:
@@ -20,6 +22,14 @@ def ported_text(context: PortContext, function: Function, span: Span) -> str:
         )
         groups.append(EditGroup(rule, "", Safety.SAFE, inside))
     return as_text(apply_groups({path: whole}, groups)[path])
+
+
+def tile_lines(context: PortContext, accumulator: Accumulator) -> list[str]:
+    """The lines that declare an accumulator in Tensor Memory where its registers are declared."""
+    function = accumulator.function
+    at = function.span(accumulator.home.end_of_declaration()).end
+    written = (e for e in context.edits.get(TILES, ()) if e.path == function.file.path and e.span == Span(at, at))
+    return [line.strip() for edit in written for line in edit.replacement.decode().strip().splitlines()]
 
 
 def indented(text: str, before: str, after: str) -> list[str]:

@@ -5,24 +5,24 @@ The launch stays."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
+from porter.lang.cuda import above, inside
 from porter.lang.text import Span
-from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation
 from porter.model.scopes import LOOPS
 from porter.passes import emit
-from porter.passes.context import PortContext, qualified
+from porter.passes.context import qualified
 from porter.passes.native import mma_thread
+from porter.passes.native.alone import INDEX as BLOCK
 from porter.passes.native.alone import check_alone, touches_shared
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.part import Part, Places
 from porter.passes.native.raster import reordered
-from porter.passes.native.sites import Changes, Place, prefix
+from porter.passes.native.sites import Changes, OfFunction, Place, is_in, prefix
 from porter.passes.native.taking import Taking
 from porter.passes.native.texts import indented, ported_text
 from porter.passes.native.wrapping import lines_of, wrap
@@ -33,13 +33,12 @@ NAME = "tiles"
 _LOADING = ("copy", "arrive", "arrive_tx", "expect_tx", "wait")
 
 
-def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None) -> None:
-    """The step for all kernels, with the threads that issue their MMAs.
-
-    Raises:
-        Left: a fact is missing.
-    """
-    ahead = Changes(context, RULE)
+def _write(taking: Taking) -> None:
+    """With the threads that issue the MMAs."""
+    context, found = taking.context, taking.found
+    if taking.port.helpers.shares:
+        raise found[0].begin.left("stages of one CTA: those of a cluster are for tiles beside each other")
+    launch, ahead = taking.launch, Changes(context, RULE)
     kernels = [_Tiled(kernel, mma_thread.moved(kernel), ahead) for kernel in found]
     for one in kernels:
         one.check_loops()
@@ -61,23 +60,8 @@ def take(context: PortContext, found: list[Pipelined], launch: HostLaunch | None
         one.wrap()
 
 
-@dataclass
-class _Issuing:
-    """What stands around the part of the thread that issues MMAs."""
-
-    ahead: Sequence[str]
-    head: Sequence[str]
-    carried: frozenset[int]
-    index: str
-    counter: tuple[re.Pattern[str], str] | None
-
-    def said(self, line: str) -> str:
-        line = reordered(line, self.index)
-        return line if self.counter is None else self.counter[0].sub(self.counter[1], line)
-
-
 @dataclass(eq=False)
-class _Tiled:
+class _Tiled(OfFunction):
     """One kernel. `loading` are the statements of a tile by those who load, in `loading_block`, `storing` those that
     consumers run behind their MMAs."""
 
@@ -89,7 +73,7 @@ class _Tiled:
     asker: int = 0
     loading: list[Node] = field(default_factory=list)
     storing: list[Node] = field(default_factory=list)
-    issuing: _Issuing = field(init=False)
+    issuing: mma_thread.Tiles = field(init=False)
 
     def __post_init__(self) -> None:
         self.function = self.kernel.function
@@ -100,24 +84,15 @@ class _Tiled:
         self.passed = self.context.names.own("passed")
         self.places = Places(self.kernel, self.slice)
 
-    def _left(self, node: Node, what: str) -> Exception:
-        return Place(self.function, node).left(what)
-
     # --- What is known
 
     def check_loops(self) -> None:
-        """
-        Raises:
-            Left: a block has several tiles.
-        """
+        """Raises Left: a block has several tiles."""
         if self.slice.loops:
-            raise self._left(self.slice.loops[0], "that a block has one tile: it takes several in a loop")
+            raise self.left(self.slice.loops[0], "that a block has one tile: it takes several in a loop")
 
     def find(self) -> None:
-        """
-        Raises:
-            Left: a fact is missing.
-        """
+        """Find whose statements are whose."""
         self._loads()
         self._stores()
         self.issued = [n for level in self.slice.levels for n in self.slice.shows(level)]
@@ -128,13 +103,7 @@ class _Tiled:
             part.follow()
 
     def _mine(self, nodes: Sequence[Node]) -> list[Operation]:
-        return [o for o in self.kernel.walk.operations if self._inside(o, nodes)]
-
-    def _inside(self, operation: Operation, nodes: Sequence[Node]) -> bool:
-        site = next((s for s in operation.sites if s.frame.function is self.function), None)
-        return site is not None and any(
-            n.start_byte <= site.node.start_byte and site.node.end_byte <= n.end_byte for n in nodes
-        )
+        return [o for o in self.kernel.walk.operations if is_in(o, self.function, nodes)]
 
     def _loads(self) -> None:
         """Where stages are loaded: a block of its own, whose statements from the first that waits or loads on are for
@@ -143,21 +112,17 @@ class _Tiled:
         others = [o for o in kernel.walk.operations if o.kind in _LOADING and not kernel.runs(o) & kernel.consumers]
         copies = [o for o in others if o.kind == "copy"]
         site = next(s for s in copies[0].sites if s.frame.function is self.function)
-        top = site.node
-        above: Node | None = top
-        while above is not None and above.id != self.function.body.id:
-            top = above if above.type in LOOPS else top
-            above = above.parent
+        top = [site.node, *(n for n in above(site.node, self.function.body) if n.type in LOOPS)][-1]
         while top.parent is not None and top.parent.type != "compound_statement":
             top = top.parent
         block = top.parent
         if block is None or block.id == self.function.body.id:
-            raise self._left(site.node, "loads in a block of their own")
+            raise self.left(site.node, "loads in a block of their own")
         loaders = kernel.who.runs(prefix(copies[0], self.function, top)).threads
         if loaders is None:
-            raise self._left(top, "loads in a block of their own")
-        inside = [n for n in block.named_children if any(self._inside(o, [n]) for o in others)]
-        self.loading = [n for n in block.named_children if n.start_byte >= inside[0].start_byte]
+            raise self.left(top, "loads in a block of their own")
+        first = next(n for n in block.named_children if any(is_in(o, self.function, [n]) for o in others))
+        self.loading = [n for n in block.named_children if n.start_byte >= first.start_byte]
         self.loaders, self.asker = loaders, min(kernel.runs(copies[0]))
 
     def _stores(self) -> None:
@@ -174,13 +139,8 @@ class _Tiled:
         """What the thread's part is made of, and counts of stages that go on."""
         for part in (self.loads, self.mmas):
             part.count(self.changes, self.passed)
-        self.issuing = _Issuing(
-            self._opening(self.mmas),
-            self._head(self.mmas),
-            frozenset(n.id for n in self.mmas.carried),
-            f"{self.name}.index",
-            self.mmas.pattern(self.passed),
-        )
+        carried = frozenset(n.id for n in self.mmas.carried)
+        self.issuing = mma_thread.Tiles(self._opening(self.mmas), self._head(self.mmas), carried, self._issued)
         self.lines = (
             lines_of(self.function, self._first(self.loading[0]), self._block(self.loading[0])),
             lines_of(self.function, self.function.span(self.range[0]), self._block(self.range[0])),
@@ -190,12 +150,16 @@ class _Tiled:
             self._head(self.stores),
         )
         if self.loads.carried:
-            raise self._left(self.loads.carried[0], "what loads go on with ahead of what is done for a tile")
+            raise self.left(self.loads.carried[0], "what loads go on with ahead of what is done for a tile")
+
+    def _issued(self, line: str) -> str:
+        """A line of the part of the thread that issues MMAs."""
+        return self.mmas.counted(reordered(line, f"{self.name}.index"), self.passed)
 
     def _first(self, node: Node) -> Span:
+        whole = self.function.span(node)
         span, _ = self.context.statement_before(self.function, node, "", above_comments=True)
-        return Span(span.start, self.function.span(node).end) if span.start < self.function.span(node).start else (
-            self.function.span(node))  # fmt: skip
+        return Span(min(span.start, whole.start), whole.end)
 
     def _block(self, node: Node) -> Span:
         assert node.parent is not None
@@ -222,9 +186,8 @@ class _Tiled:
 
     def take(self, changes: Changes) -> None:
         """Places of tiles follow the tile, and what they replace goes."""
-        for node in self.places.indices():
-            if any(n.start_byte <= node.start_byte and node.end_byte <= n.end_byte
-                   for n in (*self.loading, *self.storing)):  # fmt: skip
+        for node in self.function.named(BLOCK):
+            if any(inside(n, node) for n in (*self.loading, *self.storing)):
                 changes.whole(self.function, self.function.span(node), f"{self.name}.index")
         for node in self.loads.turned():
             changes.replace(self.function, self.function.span(node), self.passed)
@@ -245,13 +208,6 @@ class _Tiled:
             text = "".join(f"{pad}{one}\n" if one else "\n" for one in head)
             end = (f"{pad}{tail}" if tail else "") + f"{pad}}}\n"
             wrap(self.context, RULE, self.function, lines, text, end)
-
-
-def _write(taking: Taking) -> None:
-    if taking.port.helpers.shares:
-        what = "stages of one CTA: those of a cluster are for tiles beside each other"
-        raise taking.found[0].begin.left(what)
-    take(taking.context, taking.found, taking.launch)
 
 
 STEP = Step(

@@ -16,21 +16,20 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from porter.lang.cuda import CudaFile, enclosing, find
+from porter.lang.cuda import CudaFile, above, enclosing, find
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.accumulators import find_accumulators
 from porter.model.constants import Constants, visible
-from porter.model.counted import counted
+from porter.model.counted import counted_from_zero
 from porter.model.functions import Function, array_extents
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.pipeline.operations import Operation, operations_of
 from porter.model.pipeline.read import pipeline_of
 from porter.model.program import Program
 from porter.model.scopes import resolve
-from porter.passes.native.counting import Mention
-from porter.passes.native.feeding import feeds
+from porter.passes.native.feeding import feeds, multiple_of
 from porter.passes.native.host_places import HostPlaces
-from porter.passes.native.sites import Left, path_of
+from porter.passes.native.sites import Left, OfFunction, path_of
 from porter.passes.native.wide_mma import arrays, column_extent, wider
 from porter.passes.native.width import Judging, Widths
 from porter.ptx.umma import Kind, legal_n
@@ -56,11 +55,7 @@ class Wider:
 
 
 def widened(program: Program, launch: HostLaunch | None) -> Wider | None:
-    """The wider text of the kernel that multiplies; None where there is none.
-
-    Raises:
-        Left: a fact is missing.
-    """
+    """The wider text of the kernel that multiplies; None where there is none."""
     users = program.uses_tensor_core()
     kernels = [k for k in program.kernels if id(k) in users]
     if not kernels:
@@ -72,7 +67,7 @@ def widened(program: Program, launch: HostLaunch | None) -> Wider | None:
 
 
 @dataclass(eq=False)
-class _Wide:
+class _Wide(OfFunction):
     program: Program
     function: Function
     launch: HostLaunch | None
@@ -91,7 +86,7 @@ class _Wide:
     def take(self) -> Wider:
         sizes = {o.multiplies.n for o in self.multiplies if o.multiplies is not None}
         if not sizes:
-            raise self._left("which statements multiply")
+            raise self.lacks("which statements multiply")
         found, missing = [], []
         for copy, coordinate, size in self._columns():
             try:
@@ -99,7 +94,7 @@ class _Wide:
             except Left as left:
                 missing.append(left)
         if len(found) > 1:
-            raise self._left("which copies bring A and which bring B")
+            raise self.lacks("which copies bring A and which bring B")
         if not found:
             raise missing[0]
         return found[0]
@@ -110,23 +105,20 @@ class _Wide:
         constant, literal = self.widths.literal(name.rpartition("::")[2])
         self.width = literal.value
         if 2 * self.width > WIDEST:
-            raise self._left(AS_WIDE)
+            raise self.lacks(AS_WIDE)
         self._clusters(axis)
         if self.width not in sizes or self.constants.evaluate(name) != self.width:
-            raise self._left(f"MMAs of {self.width} columns, as many as a tile has")
-        if literal.file.path != self.program.sources.root:
-            raise self._left(f"`{constant}` in the file itself: others may include the header that it stands in")
-        if enclosing(literal.node, "preproc_if", "preproc_ifdef", "preproc_elif", "preproc_else") is not None:
-            raise self.widths.left(literal.file, literal.node, f"`{constant}` outside of `#if`: a build may choose it")
+            raise self.lacks(f"MMAs of {self.width} columns, as many as a tile has")
+        self.widths.require_own(constant, literal)
         self.mentions = list(self.widths.mentions(constant))
         host = HostPlaces(self.program, self.function)
         if host.launches != 1:
-            raise self._left("one place that launches it")
+            raise self.lacks("one place that launches it")
         judging = Judging(self.program, self.constants, self.widths, self.width, size, host)
         edits = [_edit(literal.file, literal.node, literal.instead(2 * self.width))]
-        edits += judging.edits(self.mentions)
+        edits += (edit for mention in self.mentions for edit in judging.edits(mention))
         if not judging.rounds:
-            raise self._left(f"a grid that host code makes of `{constant}`")
+            raise self.lacks(f"a grid that host code makes of `{constant}`")
         names, registers = self._registers()
         follows = [(m.file.path, m.span) for m in self.mentions]
         named = 2 * self.width not in sizes
@@ -135,14 +127,11 @@ class _Wide:
         # where templates choose the instruction, parameters of others stay as they are
         around = None if named else self.function
         edits += arrays(self.program, self.function, self.constants, names, registers, follows, around)
-        half = self._half(copy, coordinate, size, "xyz"[axis], judging)
+        half = self._half(coordinate, size, "xyz"[axis], judging)
         edits += self._loops(judging.loops, names, registers, half)
         if any(e.path != self.program.sources.root for e in edits):
-            raise self._left("all that makes a tile in the file itself: others may include its headers")
+            raise self.lacks("all that makes a tile in the file itself: others may include its headers")
         return Wider(self.function.name, tuple(edits), axis)
-
-    def _left(self, what: str) -> Left:
-        return Left(self.function, self.function.span(self.function.body), what)
 
     # --- Which columns a block has
 
@@ -151,12 +140,12 @@ class _Wide:
         number. Where the text of MMAs does not say which of two copies that is, both."""
         launch = self.launch
         if launch is None or launch.grid is None:
-            raise self._left("its launch: no host code in these files makes one that is understood")
+            raise self.lacks("its launch: no host code in these files makes one that is understood")
         maps = {m.param: m for m in launch.maps}
         sides = [[o for o in self.copies if feeds(self.program, self.multiplies, o, operand)] for operand in ("a", "b")]
         if any(len(s) != 1 for s in sides) or sides[0] == sides[1]:
             if len(self.copies) != 2:
-                raise self._left("one load of A and one of B for each stage")
+                raise self.lacks("one load of A and one of B for each stage")
             orders = [(0, 1), (1, 0)]
         else:
             self.copies, orders = [sides[0][0], sides[1][0]], [(0, 1)]
@@ -169,7 +158,7 @@ class _Wide:
         for a, b in orders:
             own = set(dims[b]) - set(dims[a])
             if len(own) != 1:
-                raise self._left("which dimensions of A and B are rows and columns")
+                raise self.lacks("which dimensions of A and B are rows and columns")
             size = own.pop()
             yield self.copies[b], self.copies[b].coords[dims[b].index(size)], size
 
@@ -179,10 +168,10 @@ class _Wide:
         axes = set(_AXIS.findall(text))
         if len(axes) != 1:
             raise path_of(copy)[0].left(f"that `{coordinate}` follows from the block's index in the grid")
-        at = [self._first_of(_AXIS.sub(f"({v})", text)) for v in (0, 1, 2, 5)]
-        if at[0] != 0 or not at[1] or at[2] != 2 * at[1] or at[3] != 5 * at[1]:
+        width = multiple_of(lambda v: self._first_of(_AXIS.sub(f"({v})", text)))
+        if width is None:
             raise path_of(copy)[0].left(f"`{coordinate}` as a multiple of the tile's index")
-        names = [n for n in dict.fromkeys(re.findall(_WORD, text)) if self.constants.evaluate(n) == at[1]]
+        names = [n for n in dict.fromkeys(re.findall(_WORD, text)) if self.constants.evaluate(n) == width]
         if len(names) != 1:
             raise path_of(copy)[0].left(f"the constant that `{coordinate}` is a multiple of")
         return names[0], "xyz".index(axes.pop())
@@ -206,9 +195,9 @@ class _Wide:
     def _clusters(self, axis: int) -> None:
         cluster = self.launch.cluster if self.launch is not None else None
         if cluster is not None and cluster[axis : axis + 1] not in ((), ("1",)):
-            raise self._left("clusters that are one block wide in columns")
+            raise self.lacks("clusters that are one block wide in columns")
         if "__cluster_dims__" in self.function.text(self.function.node):
-            raise self._left("a kernel without clusters of its own")
+            raise self.lacks("a kernel without clusters of its own")
 
     # --- MMAs and the registers of their sums
 
@@ -218,7 +207,7 @@ class _Wide:
         mine = [a for a in found.accumulators if a.sizes & {self.width}]
         counts = {self.width // 4 if a.packed else self.width // 2 for a in mine}
         if not mine or len(counts) != 1:
-            raise self._left(f"accumulators of {self.width} columns")
+            raise self.lacks(f"accumulators of {self.width} columns")
         names = {a.name for a in mine} | {a.home.field_name for a in mine if a.home.field_name}
         for accumulator in mine:
             names |= set(re.findall(r"[A-Za-z_]\w*", accumulator.home.path))
@@ -240,20 +229,20 @@ class _Wide:
                     done.add(statement.node.id)
                     yield from wider(function, statement, self.width, registers)
         if not done:
-            raise self._left(f"the text of its MMAs of {self.width} columns")
+            raise self.lacks(f"the text of its MMAs of {self.width} columns")
 
     # --- What is done with sums
 
-    def _half(self, copy: Operation, coordinate: str, size: str, axis: str, judging: Judging) -> str:
+    def _half(self, coordinate: str, size: str, axis: str, judging: Judging) -> str:
         """What a thread asks to know whether the second half of the tile has columns; empty where copies store the
         tile, which leave out what is outside."""
         if self.stores:
             if judging.floors and not judging.checks:
-                raise self._left("that host code asks for whole tiles, or rounds their number up")
+                raise self.lacks("that host code asks for whole tiles, or rounds their number up")
             return ""
         given = {text: name for name, text in self.launch.sizes} if self.launch is not None else {}
         if size not in given:
-            raise self._left("columns of the product as a parameter of the kernel, as the last tile may have fewer")
+            raise self.lacks("columns of the product as a parameter of the kernel, as the last tile may have fewer")
         whole = self._name()
         if "cluster" in self._expanded(coordinate):
             coordinate = f"blockIdx.{axis} * {whole}"
@@ -266,7 +255,7 @@ class _Wide:
         for mention in self.mentions:
             if mention.file is self.function.file and own.contains(mention.span) and not mention.word.derived:
                 return mention.text(mention.node)
-        raise self._left("the width of a tile in the kernel itself")
+        raise self.lacks("the width of a tile in the kernel itself")
 
     def _loops(self, follow: Sequence[Node], names: set[str], registers: int, half: str) -> Iterator[Edit]:
         """Loops over sums. Those that end by the width, or by a number that stands for all registers, have twice as
@@ -275,7 +264,7 @@ class _Wide:
         taken: set[tuple[str, int]] = set()
         for function in self.program.functions:
             for access in self._accesses(function, names):
-                loop = self._over_columns(function, access, names, registers, follow)
+                loop = self._over_columns(function, access, registers, follow)
                 if loop is None:
                     continue
                 key = function.file.path, loop.start_byte
@@ -289,34 +278,24 @@ class _Wide:
         for node in find(function.body, "subscript_expression"):
             if node.parent is not None and node.parent.type == "subscript_expression":
                 continue
-            if enclosing(node, "gnu_asm_expression") is not None and self._is_mma(function, node):
+            if self._is_mma(node):
                 continue
-            indices: list[Node] = []
-            base: Node | None = node
-            while base is not None and base.type == "subscript_expression":
-                listed = base.child_by_field_name("indices")
-                indices += listed.named_children if listed is not None else []
-                base = base.child_by_field_name("argument")
+            base, indices = _apart(node)
             word = re.search(r"([A-Za-z_]\w*)\s*\)?$", function.text(base)) if base is not None else None
             if word is not None and word[1] in names:
-                yield node, indices[::-1]
+                yield node, indices
 
-    def _is_mma(self, function: Function, node: Node) -> bool:
+    def _is_mma(self, node: Node) -> bool:
         asm = enclosing(node, "gnu_asm_expression")
         return asm is not None and any(o.sites[-1].node.id == asm.id for o in self.multiplies)
 
     def _over_columns(
-        self,
-        function: Function,
-        access: tuple[Node, list[Node]],
-        names: set[str],
-        registers: int,
-        follow: Sequence[Node],
-    ) -> Node | None:
+        self, function: Function, access: tuple[Node, list[Node]], registers: int, follow: Sequence[Node]
+    ) -> Node | None:  # fmt: skip
         """The loop that an element's column goes by, one of those that `follow` the width before others; None for parts
         that have all columns."""
         node, indices = access
-        extents = self._extents(function, node, names)
+        extents = self._extents(function, node)
         place = column_extent([self._value(e) for e in extents], registers) if extents else None
         if place is None:
             raise Left(function, function.span(node), "how sums are held: the extents of their array")
@@ -325,18 +304,12 @@ class _Wide:
         index = indices[place]
         extent = self._value(extents[place]) or 0
         found: list[Node] = []
-        around: Node | None = node
-        while (around := enclosing(around, "for_statement") if around is not None else None) is not None:
-            if not function.span(function.body).contains(function.span(around)):
-                break
-            head = self._head(function, around)
-            if head is None:
+        for around in above(node, function.body):
+            head = counted_from_zero(function, around)
+            if head is None or not any(function.text(n) == head.name for n in find(index, "identifier")):
                 continue
-            variable, bound = head
-            if not any(function.text(n) == variable for n in find(index, "identifier")):
-                continue
-            turns = self._value(bound)
-            first, second, third = (self._evaluate(function, index, variable, v) for v in (0, 1, 2))
+            turns = self._value(head.end)
+            first, second, third = (self._evaluate(function, index, head.name, v) for v in (0, 1, 2))
             if turns is None or first is None or second is None or third is None:
                 continue
             if third - second == second - first and (second - first) * turns == extent:
@@ -356,11 +329,9 @@ class _Wide:
 
         return self.constants.evaluate(re.sub(rf"(?<![\w.]){_WORD}(?![\w(:])", named, text))
 
-    def _extents(self, function: Function, node: Node, names: set[str]) -> list[Node]:
+    def _extents(self, function: Function, node: Node) -> list[Node]:
         """The extents of the array that a name of sums is declared with."""
-        base: Node | None = node
-        while base is not None and base.type == "subscript_expression":
-            base = base.child_by_field_name("argument")
+        base, _ = _apart(node)
         name = re.findall(r"[A-Za-z_]\w*", function.text(base))[-1] if base is not None else ""
         if base is not None and base.type == "identifier":
             variable = resolve(function, base, name)
@@ -376,33 +347,34 @@ class _Wide:
     def _value(self, node: Node) -> int | None:
         return self.constants.evaluate((node.text or b"").decode())
 
-    @staticmethod
-    def _head(function: Function, loop: Node) -> tuple[str, Node] | None:
-        """The variable of a loop that counts up by one from zero, and what it stays below."""
-        found = counted(function, loop)
-        zero = found is not None and function.text(found.first).rstrip("uU") == "0"
-        if found is None or not zero or found.sign == "<=" or found.step != "1":
-            return None
-        return found.name, found.end
-
     def _loop(self, function: Function, loop: Node, follow: Sequence[Node], half: str) -> Iterator[Edit]:
         """A loop over columns with twice as many turns."""
-        head, body = self._head(function, loop), loop.child_by_field_name("body")
+        head, body = counted_from_zero(function, loop), loop.child_by_field_name("body")
         assert head is not None
         assert body is not None
-        variable, bound = head
-        turns = function.text(bound)
+        turns = function.text(head.end)
         if not any(loop.id == f.id for f in follow):
-            value = self._value(bound)
-            if bound.type != "number_literal" or value is None:
-                raise Left(function, function.span(bound), f"that `{turns}` follows from the width of a tile")
+            value = self._value(head.end)
+            if head.end.type != "number_literal" or value is None:
+                raise Left(function, function.span(head.end), f"that `{turns}` follows from the width of a tile")
             turns = str(2 * value)
-            yield _edit(function.file, bound, turns)
+            yield _edit(function.file, head.end, turns)
         if half and function is self.function:
             at = body.start_byte
             whole = turns if re.fullmatch(r"[\w:\s*/]+", turns) else f"({turns})"
-            text = f"if ({variable} < {whole} / 2 || {half}) "
+            text = f"if ({head.name} < {whole} / 2 || {half}) "
             yield Edit(function.file.path, Span(at, at), as_bytes(text))
+
+
+def _apart(node: Node) -> tuple[Node | None, list[Node]]:
+    """What subscripts are of, and their indices, outermost first."""
+    indices: list[Node] = []
+    base: Node | None = node
+    while base is not None and base.type == "subscript_expression":
+        listed = base.child_by_field_name("indices")
+        indices += listed.named_children if listed is not None else []
+        base = base.child_by_field_name("argument")
+    return base, indices[::-1]
 
 
 def _edit(file: CudaFile, node: Node, text: str) -> Edit:
@@ -413,6 +385,3 @@ STEP = Step(
     NAME, RULE, None, follows=("promotion", "scales"), changes=Declared(constants=True, launch=("grid",), maps=True),
     chosen=True, cost=True,
 )  # fmt: skip
-
-
-__all__ = ["AS_WIDE", "NAME", "RULE", "Mention", "Wider", "widened"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tree_sitter import Node
 
 from porter.lang.asm import AsmStatement
-from porter.lang.cuda import find
+from porter.lang.cuda import find, inside
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.constants import Constants
 from porter.model.functions import Function, array_extents, declared_name
@@ -85,14 +85,9 @@ def _with(element: str, indices: Mapping[int, int]) -> str:
 
 
 def arrays(
-    program: Program,
-    kernel: Function,
-    constants: Constants,
-    names: set[str],
-    registers: int,
-    follows: Sequence[tuple[str, Span]],
-    around: Function | None,
-) -> Iterator[Edit]:
+    program: Program, kernel: Function, constants: Constants, names: set[str], registers: int,
+    follows: Sequence[tuple[str, Span]], around: Function | None,
+) -> Iterator[Edit]:  # fmt: skip
     """The edits of declarations of arrays that hold the sums, by the names of variables, members and parameters:
     the extent that comes of the columns is twice as large, unless it is made of what `follows` by itself, as places.
     `around`: the function that is asked about alone.
@@ -103,26 +98,21 @@ def arrays(
     for file in program.sources.files.values():
         for node in find(file.root, "declaration", "field_declaration", "parameter_declaration"):
             for declarator in node.children_by_field_name("declarator"):
-                if around is not None and not (
-                    file is around.file and around.span(around.body).contains(Span(node.start_byte, node.end_byte))
-                ):
-                    continue
-                named = declared_name(declarator)
-                extents = array_extents(declarator)
+                named, extents = declared_name(declarator), array_extents(declarator)
                 if named is None or file.text(named) not in names or not extents:
+                    continue
+                if around is not None and not (file is around.file and inside(around.body, node)):
                     continue
                 place = column_extent([constants.evaluate(file.text(e)) for e in extents], registers)
                 extent = extents[place] if place is not None else None
                 if extent is None or any(_follows(e, file.path, follows) for e in extents):
                     continue
-                if extent.type == "number_literal":
-                    value = constants.evaluate(file.text(extent))
-                    span = Span(extent.start_byte, extent.end_byte)
-                    yield Edit(file.path, span, as_bytes(str(2 * (value or 0))))
-                    continue
-                whole = next((f for f in program.functions if f.file is file), kernel)
                 span = Span(extent.start_byte, extent.end_byte)
-                raise Left(whole, span, f"that `{file.text(extent)}` follows from the width of a tile")
+                if extent.type != "number_literal":
+                    whole = next((f for f in program.functions if f.file is file), kernel)
+                    raise Left(whole, span, f"that `{file.text(extent)}` follows from the width of a tile")
+                value = constants.evaluate(file.text(extent))
+                yield Edit(file.path, span, as_bytes(str(2 * (value or 0))))
 
 
 def column_extent(extents: Sequence[int | None], registers: int) -> int | None:

@@ -9,16 +9,15 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from porter.lang.cuda import enclosing, find, inside
+from porter.lang.cuda import enclosing, inside
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.constants import Constants, returned
 from porter.model.program import Program
-from porter.passes.native.counting import Counting, Mention, template_name
+from porter.passes.native.counting import Counting, Mention
 from porter.passes.native.host_places import HostPlaces
 
 _PRINTS = re.compile(r"(?:std::)?(?:v?f?printf|v?sn?printf)|(?:std::)?format")
 _AROUND = ("parenthesized_expression", "cast_expression")
-_CALLED = ("call_expression", "argument_list", "template_argument_list", "type_descriptor", "initializer_list")
 CEILING = re.compile(r"\(?(\w+)\+(\w+)-1u?l*\)?/\2|\(?(\w+)\+\(?(\w+)-1u?l*\)*/\4")
 
 
@@ -27,23 +26,10 @@ class Widths(Counting):
     what they make of it, other facts have to show."""
 
     def _is_argument(self, mention: Mention) -> bool:
-        node, above = mention.node, mention.node.parent
-        if above is not None and above.type == "type_descriptor":
-            node, above = above, above.parent
-        if above is None or above.type != "template_argument_list" or above.parent is None:
-            return False
-        index = next(i for i, c in enumerate(above.named_children) if c.id == node.id)
-        named = above.parent.child_by_field_name("name")
-        for template in self._named(named.text if named is not None else None):
+        for _, template, index in self.handed_to(mention):
             if any(not self._is_one_of(arguments, index) for _, arguments in self._uses(template)):
                 return False
         return super()._is_argument(mention)
-
-    def _named(self, name: bytes | None) -> Iterator[Node]:
-        for file in self.files:
-            for template in find(file.root, "template_declaration"):
-                if name is not None and template_name(template) == name:
-                    yield template
 
     def _is_one_of(self, arguments: list[Node], index: int) -> bool:
         given = (arguments[index].text or b"").decode() if index < len(arguments) else ""
@@ -72,11 +58,8 @@ class Judging:
         self.loops: list[Node] = []
         """Loops that end by it."""
 
-    def edits(self, mentions: list[Mention]) -> Iterator[Edit]:
-        for mention in mentions:
-            yield from self._judge(mention)
-
-    def _judge(self, mention: Mention) -> Iterator[Edit]:
+    def edits(self, mention: Mention) -> Iterator[Edit]:
+        """What becomes of a mention."""
         self._ends_loop(mention.node)
         if self.widths.is_of_device(mention):
             return
@@ -196,11 +179,7 @@ class Judging:
         return Edit(mention.file.path, mention.span, as_bytes(f"({name} / 2)"))
 
     def _left(self, mention: Mention) -> Exception:
-        node = mention.node.parent or mention.node
-        while node.type in _CALLED and node.parent is not None:
-            node = node.parent
-        text = " ".join(mention.text(node).split())[:60]
-        return self.widths.left(mention.file, mention.node, f"what `{text}` has to do with the width of a tile")
+        return self.widths.unknown(mention, "the width of a tile")
 
 
 def _climb(node: Node) -> tuple[Node, Node | None]:

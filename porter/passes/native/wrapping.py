@@ -8,10 +8,9 @@ from dataclasses import replace
 from porter.lang.text import Edit, Span, as_bytes
 from porter.model.functions import Function
 from porter.passes.context import PortContext
-from porter.passes.native.sites import Left
+from porter.passes.native.sites import OWN_LINES, Left
 
 _PAD = b"    "
-_LINES = "statements on lines of their own"
 
 
 def lines_of(function: Function, first: Span, block: Span) -> Span:
@@ -24,7 +23,7 @@ def lines_of(function: Function, first: Span, block: Span) -> Span:
     start = source.rfind(b"\n", 0, first.start) + 1
     end = source.rfind(b"\n", 0, block.end - 1) + 1
     if source[start : first.start].strip() or source[end : block.end - 1].strip() or end <= start:
-        raise Left(function, first, _LINES)
+        raise Left(function, first, OWN_LINES)
     return Span(start, end)
 
 
@@ -37,19 +36,16 @@ def wrap(context: PortContext, rule: str, function: Function, lines: Span, head:
     """
     path, source = function.file.path, function.file.source
     starts = [lines.start, *(i + 1 for i in range(lines.start, lines.end) if source[i : i + 1] == b"\n")]
-    if starts[-1] != lines.end:
-        raise Left(function, lines, _LINES)
-    for edit in (e for edits in context.edits.values() for e in edits):
-        across = any(edit.span.start < at < edit.span.end for at in (lines.start, lines.end))
-        if edit.path == path and across:
-            raise Left(function, lines, _LINES)
+    spans = [e.span for edits in context.edits.values() for e in edits if e.path == path]
+    across = any(span.start < at < span.end for span in spans for at in (lines.start, lines.end))
+    if starts[-1] != lines.end or across:
+        raise Left(function, lines, OWN_LINES)
     at_starts: dict[int, list[tuple[int, str, int]]] = {}
     covered: list[Span] = []
     for name, edits in context.edits.items():
         for index, edit in enumerate(edits):
-            if edit.path != path or not (lines.start <= edit.span.start <= lines.end):
-                continue
-            if len(edit.span) and edit.span.start == lines.end:
+            last = lines.end - 1 if len(edit.span) else lines.end
+            if edit.path != path or not lines.start <= edit.span.start <= last:
                 continue
             at_start = edit.span.start in starts
             edits[index] = _moved(edit, at_start)

@@ -23,11 +23,7 @@ class Writes:
             first = variable.declarator.child_by_field_name("value") if variable.declarator is not None else None
             found = [s.node for s in settings_of(self.program, variable) if first is None or s.node.id != first.id]
             if variable.is_reference:
-                found = [n for n in found if self._is_target(variable, n)]
+                targets = [(n, n.child_by_field_name("left") or n.child_by_field_name("argument")) for n in found]
+                found = [n for n, t in targets if t is not None and variable.function.text(t) == variable.name]
             self._known[variable.key] = found
         return self._known[variable.key]
-
-    @staticmethod
-    def _is_target(variable: Variable, node: Node) -> bool:
-        target = node.child_by_field_name("left") or node.child_by_field_name("argument")
-        return target is not None and variable.function.text(target) == variable.name
