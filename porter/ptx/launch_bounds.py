@@ -15,6 +15,15 @@ def threads_at_most(directives: Directives) -> int | None:
     return math.prod(bounds) if bounds else None
 
 
+def extents(directives: Directives, directive: str) -> tuple[int, int, int] | None:
+    """`.maxntid 128` is (128, 1, 1); None without it."""
+    values = directives.get(directive)
+    if not values:
+        return None
+    x, y, z = (*values, 1, 1)[:3]
+    return x, y, z
+
+
 def blocks_of_cluster(directives: Directives) -> int:
     """Blocks of a cluster, one where the directives ask for none."""
     return math.prod(directives.get("reqnctapercluster", ()))

@@ -17,9 +17,11 @@ from porter.build.tree import left_out, own_first
 from porter.diagnostics import Code, Location, PorterError
 from porter.ptx import ast
 from porter.ptx.arch import SM100A
+from porter.ptx.launch_bounds import extents
 from porter.ptx.occupancy import Taken
 from porter.ptx.parser import PtxSyntaxError, parse_module
 from porter.ptx.places import keep_places
+from porter.verify.case import LaunchSpec
 from porter.verify.dsl import RecordedLaunch, compile_case
 from porter.verify.problem import LaunchValues, Problem
 
@@ -61,15 +63,21 @@ class BuiltKernel:
         return None if used is None else used.taken
 
     def bound(self, problem: Problem) -> Problem:
-        """The problem with the arguments and the launch of the kernel's own host code, where it has some."""
+        """The problem with the arguments and the launch of the kernel's own host code, where it has some, else with
+        what the kernel itself says of its launch."""
         if self.recorded is None:
-            return problem
+            return replace(problem, launch=self.launch(problem))
         own = self.recorded
         return replace(problem, arguments=own.arguments, tensor_maps=own.tensor_maps, launch=own.launch)
 
     def launch(self, problem: Problem) -> LaunchValues:
-        """The launch that the kernel's own host code makes, else the case's."""
-        return problem.launch if self.recorded is None else self.recorded.launch
+        """The launch that the kernel's own host code makes, else the case's, in the clusters that the kernel itself
+        states where the case states none."""
+        if self.recorded is not None:
+            return self.recorded.launch
+        function = self.function if problem.case.launch.cluster == LaunchSpec.cluster else None
+        stated = extents(function.directives, "reqnctapercluster") if function is not None else None
+        return problem.launch if stated is None else replace(problem.launch, cluster=stated)
 
 
 class Builder(Protocol):

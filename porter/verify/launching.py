@@ -19,7 +19,6 @@ from porter.ptx import arch, ast
 from porter.verify.builder import PORT_ARCH, Builder, BuiltKernel
 from porter.verify.case import (
     Case,
-    LaunchSpec,
     TensorMapSpec,
     bad_field,
     check_names,
@@ -150,14 +149,11 @@ def _unfit(case: Case, field: str, problem: str) -> PorterError:
 
 
 def _fitting(problem: Problem, module: ast.Module, function: ast.Function, launch: LaunchValues) -> LaunchValues:
-    """The launch, in the clusters that the kernel itself states where the case states none.
+    """The launch.
 
     Raises:
         PorterError: PORT_LAUNCH for one that a GPU refuses.
     """
-    stated = kernel_facts(module, function).cluster
-    if stated is not None and problem.case.launch.cluster == LaunchSpec.cluster:
-        launch = replace(launch, cluster=stated)
     wrong = misfit(launch, module, function)
     if wrong is not None:
         field, what = wrong

@@ -74,7 +74,7 @@ PLANTED: dict[str, tuple[str, str]] = {
     "no wait until sums are complete": (r"wait_phase\(full \+ turn % kBuffers \* 8, turn / kBuffers % 2\);", ""),
     "no fence in front of the arrival": (r"give_back\(\) \{\s*fence_before_sync\(\);", "give_back() {"),
     "no fence behind the wait": (
-        r"(turn / kBuffers % 2\);)\s*fence_after_sync\(\);", r"\1",
+        r"(turn / kBuffers % 2\);\s*__syncwarp\(\);[^\n]*)\s*fence_after_sync\(\);", r"\1",
     ),
     "the commit of a tile as a plain arrive": (
         r'tcgen05.commit[^;]*;" ::"r"\(barrier\), "h"\(kBothOfPair\)',

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from porter.ptx import ast
+from porter.ptx.launch_bounds import extents
 
 Dim = tuple[int, int, int]
 
@@ -32,12 +33,12 @@ def kernel_facts(module: ast.Module, function: ast.Function) -> KernelFacts:
             for operand in statement.operands:
                 named.update(_symbols(operand))
     declared = [*module.variables, *(s for s in statements if isinstance(s, ast.VarDecl))]
-    threads = _dim(function, "reqntid") or _dim(function, "maxntid")
+    threads = extents(function.directives, "reqntid") or extents(function.directives, "maxntid")
     return KernelFacts(
         static_shared=_laid_out(v for v in declared if v.space == "shared" and v.name in named),
         max_threads=threads[0] * threads[1] * threads[2] if threads else None,
-        cluster=_dim(function, "reqnctapercluster"),
-        block=_dim(function, "reqntid"),
+        cluster=extents(function.directives, "reqnctapercluster"),
+        block=extents(function.directives, "reqntid"),
     )
 
 
@@ -51,15 +52,6 @@ def runs_on(target: str, chip: int) -> bool:
     if suffix == "a":
         return number == chip
     return number <= chip and (not suffix or number // 10 == chip // 10)
-
-
-def _dim(function: ast.Function, directive: str) -> Dim | None:
-    """`.maxntid 128` is (128, 1, 1)."""
-    values = function.directives.get(directive)
-    if not values:
-        return None
-    x, y, z = (*values, 1, 1)[:3]
-    return x, y, z
 
 
 def _laid_out(variables: Iterator[ast.VarDecl]) -> int:
