@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import libcst as cst
 
 from porter.lang.text import Edit
-from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma, promoted, registers
+from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma, promoted, registers, through_tmem
 from porter.passes.idiom_dsl.epilogue import ByTiles
 from porter.passes.idiom_dsl.facts import Facts, Trace
 from porter.passes.idiom_dsl.imports import RULE as NAMES
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel, kernels
 from porter.passes.idiom_dsl.names import OPTIONAL
+from porter.passes.idiom_dsl.products import has_operands_in_registers, products_of
 from porter.passes.idiom_dsl.promoted import Promoted
 from porter.passes.idiom_dsl.registers import InRegisters
 from porter.passes.idiom_dsl.site import Site
@@ -54,7 +55,7 @@ def idiomatic(path: str, source: bytes, traces: Sequence[Trace], steps: Sequence
         imports = Imports(text, draft)
         for kernel in found:
             _edit(kernel, draft, imports, steps, left)
-        imports.rename()
+        imports.rename([k.function for k in found if has_operands_in_registers(k)])
         remove_unused(text, draft)
         imports.finish()
         absent = sorted(facts.absent & set(OPTIONAL.values()))
@@ -76,6 +77,12 @@ def _edit(
     kernel: Kernel, draft: Draft, imports: Imports, steps: Sequence[Step], left: list[tuple[str, str, str, int]]
 ) -> None:
     """All rules, for one kernel. `left` gets the steps that it is without."""
+    if has_operands_in_registers(kernel):
+        name, line = kernel.function.name.value, kernel.text.line(kernel.function)
+        left += ((name, step.name, "A from registers", line) for step in steps)
+        with of_rule(through_tmem.RULE):
+            through_tmem.edit(products_of(kernel), draft, imports)
+        return
     with of_rule(mma.RULE):
         mma.require(kernel)
     with of_rule(mainloop.RULE):
