@@ -47,7 +47,7 @@ def storage(kernel: Kernel, draft: Draft, words: Words) -> None:
 
 
 def member_of(kernel: Kernel, create: cst.Call) -> tuple[str, Statement]:
-    """What the kernel calls the struct that a pipeline of loads has its mbarriers in, and the member that they are."""
+    """Where the mbarriers of a pipeline of loads are: what the kernel calls their struct, and the member of it."""
     text, created = kernel.text, argument(create, None, "barrier_storage")
     value = _followed(kernel, created.value) if created is not None else None
     shape = m.Call(m.Attribute(m.Attribute(m.Name(), m.Name()), m.Name("data_ptr")), [])
