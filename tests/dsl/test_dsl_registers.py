@@ -19,7 +19,7 @@ from porter.passes.idiom_dsl.facts import Facts, Trace
 from porter.passes.idiom_dsl.kernel import kernels
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.idiom_dsl.stated import stated
-from porter.passes.idiom_dsl.text import found_in, read
+from porter.passes.idiom_dsl.text import Draft, found_in, read
 from porter.passes.idiom_dsl.threads import Threads
 from porter.rules.load import load_rules
 
@@ -140,6 +140,25 @@ def test_clusters_and_blocks_that_do_not_agree() -> None:
     assert "threads of a block: " in ported(KERNEL, trace, replace(trace, threads=256)).what
     thirds = ported(changed([{"from": "get_slice(thread)", "to": "get_slice(thread % 128)"}]), threads=512).what
     assert "Tensor Memory has not enough columns" in thirds
+
+
+def test_a_statement_that_makes_more_than_an_accumulator() -> None:
+    made = "mma.make_fragment_C(mma.partition_shape_C((64, self.tile[1])))"
+    both = f"sums, more = {made}, cute.make_rmem_tensor(4, cutlass.Float32)"
+    text = changed([{"from": f"sums = {made}", "to": both}])
+    trace = stated(PATH, text.encode(), 64, 128)
+    for call in trace.calls:
+        if call["name"].endswith(".make_rmem_tensor") and call["result"]["number"] == 2:
+            call["result"].update(number=7)
+    assert "made in one statement with others" in ported(text, trace).what
+
+
+def test_texts_that_two_edits_change_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = Draft.finished
+    monkeypatch.setattr(Draft, "finished", lambda draft: [*(edits := inner(draft)), edits[0]])
+    found = ported(KERNEL)
+    assert (found.what, found.rule) == ("a text that PTR593 and PTR593 both change", "PTR593")
+    assert not found.edits
 
 
 def test_what_threads_come_to_a_place_and_what_they_say() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from porter.lang.text import Edit
+from porter.lang.text import Edit, EditConflict, EditGroup, Safety, apply_groups
 from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma, promoted, registers, through_tmem
 from porter.passes.idiom_dsl.epilogue import ByTiles
 from porter.passes.idiom_dsl.facts import Facts, Trace
@@ -60,12 +60,24 @@ def idiomatic(path: str, source: bytes, traces: Sequence[Trace], steps: Sequence
         imports.finish()
         absent = sorted(facts.absent & set(OPTIONAL.values()))
         names = [k.function.name.value for k in found]
-        return Idiomatic(draft.finished(), names, absent=absent, steps=_taken(steps, names, left), without=left)
+        edits = draft.finished()
+        _require_one_text(path, source, edits)
+        return Idiomatic(edits, names, absent=absent, steps=_taken(steps, names, left), without=left)
     except cst.ParserSyntaxError as error:
         return Idiomatic(what=str(error.message), line=error.raw_line)
     except Left as why:
         line = text.line(why.node) if text is not None and why.node is not None else 0
         return Idiomatic(what=why.what, line=line, rule=why.rule)
+
+
+def _require_one_text(path: str, source: bytes, edits: Sequence[tuple[str, Edit]]) -> None:
+    """Raises Left: edits are about the same text."""
+    try:
+        apply_groups({path: source}, [EditGroup(rule, "", Safety.REVIEW, (edit,)) for rule, edit in edits])
+    except EditConflict as clash:
+        left = Left(f"a text that {clash.first.rule} and {clash.second.rule} both change")
+        left.rule = clash.second.rule
+        raise left from None
 
 
 def _taken(steps: Sequence[Step], kernels: Sequence[str], left: Sequence[tuple[str, str, str, int]]) -> list[str]:

@@ -153,6 +153,9 @@ def _accumulator(parts: Parts) -> Accumulator:
         shape = seen.value(1, "d")["shape"]
         if shape != [[2, 2, columns // 8], 1, 1] or columns // 8 not in _REPEATED:
             raise Left(f"an accumulator of {columns} columns, which one load of Tensor Memory does not have", seen.call)
+    bound = assigned(acc.statement)
+    if bound is None or bound[1] is not acc.call:
+        raise Left("accumulators that are made in one statement with others", acc.call)
     if acc.seen[0].name.endswith("_like"):
         raise Left(f"`{acc.name}` that is made like another tensor", acc.call)
     return acc
