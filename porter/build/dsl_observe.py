@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-_FIELDS = ("shape", "element_type", "memspace", "op", "shape_mnk", "a_src", "a_dtype", "b_dtype", "acc_dtype", "size")
+_FIELDS = ("shape", "stride", "element_type", "memspace", "op", "shape_mnk", "a_src", "a_dtype", "b_dtype", "acc_dtype",
+           "size")  # fmt: skip
 """What is told of objects that have it."""
 _LONG = 80
 

@@ -21,13 +21,12 @@ from porter.verify.builder import ToolkitBuilder
 from porter.verify.proof import Claim, prove
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
-IN_OWN_WORDS = ("dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes", "dsl_gemm_cluster", "dsl_gemm_fp8",
+IN_OWN_WORDS = ("dsl_attention", "dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes", "dsl_gemm_cluster", "dsl_gemm_fp8",
                 "dsl_gemm_fp8_scaled", "dsl_gemm_gated", "dsl_gemm_grouped", "dsl_gemm_narrow",
                 "dsl_gemm_persistent", "dsl_gemm_plain")  # fmt: skip
 WITH_A_WARP = ("dsl_gemm_grouped", "dsl_gemm_persistent")
 """Kernels that have the step for MMAs."""
 LEFT = {
-    "dsl_attention": "A from registers (PTR581)",
     "dsl_attention_bwd": "MMAs that a function of the kernel issues (PTR585)",
     "dsl_attention_wide": "MMAs that a function of the kernel issues (PTR585)",
     "dsl_gemm_helpers": "mma_helpers.py (PTR580)",

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
 from porter.lang.text import Edit, Span
-from porter.passes.idiom_dsl.names import BECOMES, METHODS, MODULES, SHORT, SISTERS
+from porter.passes.idiom_dsl.names import BECOMES, KNOWN, METHODS, MODULES, SHORT, SISTERS
 from porter.passes.idiom_dsl.text import Draft, Left, Text, found_in
 
 RULE = "PTR580"
@@ -58,12 +58,14 @@ class Imports:
             self._new[name] = local
         return self._new[name]
 
-    def rename(self) -> None:
-        """Every use of a name that only Hopper has."""
+    def rename(self, read_by_threads: Sequence[cst.FunctionDef] = ()) -> None:
+        """Every use of a name that only Hopper has, and of a pipeline that threads read no buffers of."""
         for node in [*found_in(self.text.module, cst.Attribute), *found_in(self.text.module, cst.Name)]:
             if isinstance(node, cst.Attribute) and node.attr.value in METHODS:
                 self.draft.replace(RULE, node.attr, METHODS[node.attr.value])
             for name in self.text.names(node) & set(BECOMES) if self._is_use(node) else ():
+                if name == KNOWN["thread_pipeline"] and any(f in read_by_threads for f in self.text.above(node)):
+                    continue
                 module, new = BECOMES[name]
                 self.draft.replace(RULE, node, f"{self.of(module)}.{new}")
 

@@ -36,16 +36,23 @@ _NONE = re.compile(ONE_BLOCK)
 
 def storage(kernel: Kernel, draft: Draft, words: Words) -> None:
     """Shared memory for two mbarriers and for the address of the columns, behind the mbarriers of the loads."""
-    text = kernel.text
     if kernel.is_by_hand:
-        words["smem"], last = _allocations(kernel)
+        words["smem"], last = allocations(kernel, kernel.accumulator.statement)
         draft.below(STORAGE, last, words.text("arrays"))
         return
-    created = argument(kernel.pipeline[1], None, "barrier_storage")
+    owner, field = member_of(kernel, kernel.pipeline[1])
+    draft.below(STORAGE, field, words.text("storage"))
+    words["barriers"] = f"{owner}.{words['barriers']}.data_ptr()"
+    words["address"] = f"{owner}.{words['address']}.ptr"
+
+
+def member_of(kernel: Kernel, create: cst.Call) -> tuple[str, Statement]:
+    """Where the mbarriers of a pipeline of loads are: what the kernel calls their struct, and the member of it."""
+    text, created = kernel.text, argument(create, None, "barrier_storage")
     value = _followed(kernel, created.value) if created is not None else None
     shape = m.Call(m.Attribute(m.Attribute(m.Name(), m.Name()), m.Name("data_ptr")), [])
     if value is None or not m.matches(value, shape):
-        raise Left("mbarriers of the loads that are no member of a struct", kernel.pipeline[1])
+        raise Left("mbarriers of the loads that are no member of a struct", create)
     called = cst.ensure_type(cst.ensure_type(value, cst.Call).func, cst.Attribute)
     member = cst.ensure_type(called.value, cst.Attribute)
     owner, name = text.code(member.value), member.attr.value
@@ -54,13 +61,12 @@ def storage(kernel: Kernel, draft: Draft, words: Words) -> None:
         for s in found_in(text.module, cst.SimpleStatementLine)
         if m.matches(s, _field(name)) and _in_struct(kernel, s)
     ]
-    draft.below(STORAGE, one(fields, f"members `{name}` of structs"), words.text("storage"))
-    words["barriers"] = f"{owner}.{words['barriers']}.data_ptr()"
-    words["address"] = f"{owner}.{words['address']}.ptr"
+    return owner, one(fields, f"members `{name}` of structs")
 
 
-def _allocations(kernel: Kernel) -> tuple[str, Statement]:
-    """What the kernel calls its allocator of shared memory, and the last statement that asks it for some."""
+def allocations(kernel: Kernel, sums: Statement) -> tuple[str, Statement]:
+    """What the kernel calls its allocator of shared memory, and the last statement that asks it for some, which stands
+    ahead of the one that makes the accumulator."""
     text = kernel.text
     body = [s for s in kernel.function.body.body if isinstance(s, cst.BaseStatement)]
     made = [a for s in body if (a := assigned(s)) is not None and isinstance(a[1], cst.Call)]
@@ -68,8 +74,8 @@ def _allocations(kernel: Kernel) -> tuple[str, Statement]:
     if len(names) != 1:
         raise Left("shared memory of an allocator with a name", kernel.function)
     asked = [s for s in body for c in found_in(s, cst.Call) if method(c, *KNOWN["allocates"]) == names[0]]
-    if not asked or text.span(asked[-1]).start > text.span(kernel.accumulator.statement).start:
-        raise Left("shared memory that is allocated ahead of the accumulator", kernel.accumulator.statement)
+    if not asked or text.span(asked[-1]).start > text.span(sums).start:
+        raise Left("shared memory that is allocated ahead of the accumulator", sums)
     return names[0], asked[-1]
 
 
@@ -102,7 +108,7 @@ def pipelines(kernel: Kernel, draft: Draft, words: Words, slice_: str, warpgroup
     layout: cst.Arg | None = None
     defer: cst.Arg | None = None
     if kernel.is_by_hand:
-        place = _allocations(kernel)[1]
+        place = allocations(kernel, kernel.accumulator.statement)[1]
     else:
         create = kernel.pipeline[1]
         place = kernel.text.statement(create)

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from porter.lang.text import Edit
-from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma, promoted, registers
+from porter.lang.text import Edit, EditConflict, EditGroup, Safety, apply_groups
+from porter.passes.idiom_dsl import epilogue, mainloop, memory, mma, promoted, registers, through_tmem
 from porter.passes.idiom_dsl.epilogue import ByTiles
 from porter.passes.idiom_dsl.facts import Facts, Trace
 from porter.passes.idiom_dsl.imports import RULE as NAMES
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel, kernels
 from porter.passes.idiom_dsl.names import OPTIONAL
+from porter.passes.idiom_dsl.products import has_operands_in_registers, products_of
 from porter.passes.idiom_dsl.promoted import Promoted
 from porter.passes.idiom_dsl.registers import InRegisters
 from porter.passes.idiom_dsl.site import Site
@@ -54,17 +55,29 @@ def idiomatic(path: str, source: bytes, traces: Sequence[Trace], steps: Sequence
         imports = Imports(text, draft)
         for kernel in found:
             _edit(kernel, draft, imports, steps, left)
-        imports.rename()
+        imports.rename([k.function for k in found if has_operands_in_registers(k)])
         remove_unused(text, draft)
         imports.finish()
         absent = sorted(facts.absent & set(OPTIONAL.values()))
         names = [k.function.name.value for k in found]
-        return Idiomatic(draft.finished(), names, absent=absent, steps=_taken(steps, names, left), without=left)
+        edits = draft.finished()
+        _require_one_text(path, source, edits)
+        return Idiomatic(edits, names, absent=absent, steps=_taken(steps, names, left), without=left)
     except cst.ParserSyntaxError as error:
         return Idiomatic(what=str(error.message), line=error.raw_line)
     except Left as why:
         line = text.line(why.node) if text is not None and why.node is not None else 0
         return Idiomatic(what=why.what, line=line, rule=why.rule)
+
+
+def _require_one_text(path: str, source: bytes, edits: Sequence[tuple[str, Edit]]) -> None:
+    """Raises Left: edits are about the same text."""
+    try:
+        apply_groups({path: source}, [EditGroup(rule, "", Safety.REVIEW, (edit,)) for rule, edit in edits])
+    except EditConflict as clash:
+        left = Left(f"a text that {clash.first.rule} and {clash.second.rule} both change")
+        left.rule = clash.second.rule
+        raise left from None
 
 
 def _taken(steps: Sequence[Step], kernels: Sequence[str], left: Sequence[tuple[str, str, str, int]]) -> list[str]:
@@ -76,6 +89,12 @@ def _edit(
     kernel: Kernel, draft: Draft, imports: Imports, steps: Sequence[Step], left: list[tuple[str, str, str, int]]
 ) -> None:
     """All rules, for one kernel. `left` gets the steps that it is without."""
+    if has_operands_in_registers(kernel):
+        name, line = kernel.function.name.value, kernel.text.line(kernel.function)
+        left += ((name, step.name, "A from registers", line) for step in steps)
+        with of_rule(through_tmem.RULE):
+            through_tmem.edit(products_of(kernel), draft, imports)
+        return
     with of_rule(mma.RULE):
         mma.require(kernel)
     with of_rule(mainloop.RULE):

@@ -9,6 +9,7 @@ from porter.passes.emit import sections
 from porter.passes.idiom_dsl.imports import Imports
 from porter.passes.idiom_dsl.kernel import Kernel
 from porter.passes.idiom_dsl.names import IN_SECTIONS, OPTIONAL
+from porter.passes.idiom_dsl.parts import Parts
 from porter.passes.idiom_dsl.text import deeper
 
 _FILE = "sm100_dsl.py.txt"
@@ -39,19 +40,47 @@ _OWN = {
     "read": "acc_read",
     "done": "acc_done",
     "free": "load_free",
+    "commits": "mma_barriers",
+    "commit": "mma_done",
+    "mine": "team_done",
+    "phase": "team_phase",
+    "own_team": "team",
+    "ready": "team_ready",
+    "team_columns": "team_columns",
+    "team_pointer": "team_ptr",
+    "tensors": "tmem_tensors",
+    "tensor": "tensor",
+    "each": "team_index",
 }
 
 
-class Words(dict[str, Any]):
-    """Values for the sections of `mappings/emit/sm100_dsl.py.txt`, each made when it is first asked for."""
+class Plain(dict[str, Any]):
+    """Values for sections of `mappings/emit/sm100_dsl.py.txt`, each made when it is first asked for."""
+
+    def __init__(self, kernel: Parts, imports: Imports, **values: Any) -> None:
+        super().__init__(**values)
+        self["fences"] = OPTIONAL["fence"] not in kernel.facts.absent
+        self._kernel, self._imports = kernel, imports
+
+    def __missing__(self, name: str) -> Any:
+        new = self._imports.of(IN_SECTIONS[name]) if name in IN_SECTIONS else self._kernel.fresh(_OWN[name])
+        self[name] = new
+        return new
+
+    def text(self, section: str, **more: Any) -> str:
+        """A section's lines."""
+        self.update(more)
+        return "".join(sections(_FILE)[section].written(self)).strip("\n")
+
+
+class Words(Plain):
+    """Those of a kernel of which one warp executes the main loop."""
 
     def __init__(self, kernel: Kernel, imports: Imports) -> None:
         in_turns = kernel.repeats or bool(kernel.region.turns)
-        super().__init__(mma=kernel.mma, repeats=in_turns, fills_here=in_turns)
+        super().__init__(kernel, imports, mma=kernel.mma, repeats=in_turns, fills_here=in_turns)
         self.update(stages=1, counters=2, all_stages="", one_stage="", this_stage="")
         self.update(pair=False, leads="", mmas_beside=kernel.accumulator.parts if kernel.accumulator.views else 0)
-        self["fences"] = OPTIONAL["fence"] not in kernel.facts.absent
-        self._kernel, self._imports = kernel, imports
         names = kernel.accumulator.names
         self["acc"] = names[0] if len(names) == 1 else kernel.fresh("accumulators")
         self["more"] = [
@@ -60,20 +89,10 @@ class Words(dict[str, Any]):
             for name in names[1:]
         ]  # fmt: skip
 
-    def __missing__(self, name: str) -> Any:
-        new = self._imports.of(IN_SECTIONS[name]) if name in IN_SECTIONS else self._kernel.fresh(_OWN[name])
-        self[name] = new
-        return new
-
     def with_stages(self, stages: int, acc: str) -> None:
         """With so many accumulators, called `acc`, which take turns: who fills them counts for itself."""
         self.update(stages=stages, counters=2 * stages, acc=acc, fills_here=False)
         self.update(all_stages=", None", one_stage=", 0", this_stage=f", {self['reads']}.index")
-
-    def text(self, section: str, **more: Any) -> str:
-        """A section's lines."""
-        self.update(more)
-        return "".join(sections(_FILE)[section].written(self)).strip("\n")
 
     def text_if_any(self, section: str, **more: Any) -> str:
         """The same, where the main loop may have no MMA only if it has one."""
