@@ -172,8 +172,9 @@ class AllTurns:
         self.most = 0
         """Units of the longest execution."""
         self.longest: list[TurnFollower] = []
-        self._slowest = 0.0
-        """Seconds of the execution that took longest: with less time left none is begun."""
+        self._slowest = 0.0, self.units
+        """Seconds of the execution that took longest, and its units: what takes as long, or longer by its units, is not
+        begun with less time left."""
         self._known: dict[int, list[TurnFollower]] = {}
         """By units executions with what they come to."""
         self._met = -self.units
@@ -453,15 +454,15 @@ class AllTurns:
         Raises:
             NotAllError, OtherError: they do not, or there is no time.
         """
-        left = self.seconds_left()
-        if left < self._slowest:
+        left, (slowest, of_units) = self.seconds_left(), self._slowest
+        if left < slowest * max(1, units / of_units):
             raise NotAllError("no time for as many turns as are needed")
         ran = [
             side.run(units, some, words, records, behind, ends)
             for side, some, words, behind in zip(self.sides, stops, given, marks, strict=True)
         ]
         if left < float("inf"):
-            self._slowest = max(self._slowest, left - self.seconds_left())
+            self._slowest = max(self._slowest, (left - self.seconds_left(), units))
         ours, theirs = (follower.outcomes for follower in ran)
         cuts = [len(set(some.values())) + (behind is not None) for some, behind in zip(stops, marks, strict=True)]
         if [len(one.states) for one in ran] != cuts or len(ours) != len(theirs):

@@ -122,6 +122,8 @@ def test_runs_refuse_what_is_wrong(name: str, plant: str, monkeypatch: pytest.Mo
     ported = port_python(kernel, traces=traces_of, steps=[s.name for s in steps_for("dsl") if not s.on_request])
     assert ported.idiomatic
     text = ported.files[str(kernel)].decode()
+    if name in WITH_A_WARP and "cta_rank" not in text and not find_spec("cutlass.experimental"):
+        pytest.skip("no pair is made with this release of CuTe DSL")
     for right, wrong in WRONG[name, plant]:
         assert text.count(right) == 1
         text = text.replace(right, wrong)

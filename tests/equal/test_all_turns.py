@@ -279,9 +279,9 @@ def test_turns_that_cannot_be_cut_are_no_internal_error() -> None:
     assert (found.value.program, found.value.at) == ("original", 3)
 
 
-@pytest.mark.parametrize(("seconds", "runs"), [(0.5, 1), (19.5, 1), (20.5, 2), (30.5, 3)])
+@pytest.mark.parametrize(("seconds", "runs"), [(0.5, 1), (19.5, 1), (20.5, 1), (21.5, 2), (31.5, 3)])
 def test_no_execution_is_begun_without_time_for_it(monkeypatch: pytest.MonkeyPatch, seconds: float, runs: int) -> None:
-    """As long as the slowest one before it: five seconds for each program."""
+    """As long as the slowest one before it, five seconds for each program, and longer by its units: 10, 11, 5."""
     left, begun, runs_of_side = [seconds], [0], Side.run
 
     def taking_five(self: Side, *given: Any, **more: Any) -> TurnFollower:
