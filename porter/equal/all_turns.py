@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 from porter.diagnostics import PorterError
@@ -161,18 +162,19 @@ class Side:
 @dataclass
 class AllTurns:
     """Both programs, of which turns and synchronization are known to repeat with a period of `units` of the size, from
-    `start` on. `seconds_left`: for all of it."""
+    `start` on. `seconds_left`: for all of it. `known_seconds`: those of executions with turns of another size."""
 
     sides: Sequence[Side]
     units: int
     start: int
-    seconds_left: Callable[[], float] = lambda: float("inf")
+    seconds_left: Callable[[], float] = lambda: inf
+    known_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.most = 0
         """Units of the longest execution."""
         self.longest: list[TurnFollower] = []
-        self._slowest = 0.0, self.units
+        self._slowest = self.known_seconds, inf
         """Seconds of the execution that took longest, and its units: what takes as long, or longer by its units, is not
         begun with less time left."""
         self._known: dict[int, list[TurnFollower]] = {}
@@ -238,6 +240,11 @@ class AllTurns:
                         loop.require()
             self._require_behind(found, shorter, lines, repeats.period)
         return repeats.period
+
+    @property
+    def slowest(self) -> float:
+        """Seconds of the execution that took longest."""
+        return self._slowest[0]
 
     def _settle(self, shorter: Recorder, longer: Recorder) -> None:
         """Note at which number of units the sides of comparisons meet, of which they have the results behind it that
@@ -461,7 +468,7 @@ class AllTurns:
             side.run(units, some, words, records, behind, ends)
             for side, some, words, behind in zip(self.sides, stops, given, marks, strict=True)
         ]
-        if left < float("inf"):
+        if left < inf:
             self._slowest = max(self._slowest, (left - self.seconds_left(), units))
         ours, theirs = (follower.outcomes for follower in ran)
         cuts = [len(set(some.values())) + (behind is not None) for some, behind in zip(stops, marks, strict=True)]

@@ -61,6 +61,8 @@ class AllSizes:
     """The numbers of other sizes with which these were looked at."""
     _forms: Forms = field(default_factory=Forms)
     """With which all of them are compared."""
+    _slowest: float = 0.0
+    """Seconds of the execution that took longest."""
 
     def of_symbols(self, original: Proof, port: Proof) -> list[SizeCompared]:
         """Whether both leave the same for all of the sizes that no turns follow, as symbols, which they are from then
@@ -197,7 +199,7 @@ class AllSizes:
                 self._side(side.name, side.program, size, step, partial(_launched_of, side, first), forms)
                 for side in symbol_sides
             ]
-            period = math.lcm(period, AllTurns(sides, units, start, self._left).period())
+            period = math.lcm(period, self._period_of(self._turns(sides, units, start)))
             require_bounds(*(side.noted.bounds for side in sides))
         return period
 
@@ -207,14 +209,22 @@ class AllSizes:
         grid, cluster = launches[0].grid, launches[0].cluster
         if (grid, cluster) != (launches[1].grid, launches[1].cluster):
             raise NotAllError("work is shared out in another way")
-        *others, last = (
-            AllTurns(self._sides(size, step, first), units, start, self._left) for first in firsts(grid, cluster)
-        )
-        period = last.period()
+        *others, last = (self._turns(self._sides(size, step, first), units, start) for first in firsts(grid, cluster))
+        period = self._period_of(last)
         for other in others:
             if not other.is_like(last):
-                period = math.lcm(period, other.period())
+                period = math.lcm(period, self._period_of(other))
         return period
+
+    def _turns(self, sides: Sequence[Side], units: int, start: int) -> AllTurns:
+        return AllTurns(sides, units, start, self._left, self._slowest)
+
+    def _period_of(self, turns: AllTurns) -> int:
+        """Raises NotAllError, OtherError, PorterError."""
+        try:
+            return turns.period()
+        finally:
+            self._slowest = max(self._slowest, turns.slowest)
 
     def _left(self) -> float:
         """Seconds."""

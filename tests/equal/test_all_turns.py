@@ -279,6 +279,15 @@ def test_turns_that_cannot_be_cut_are_no_internal_error() -> None:
     assert (found.value.program, found.value.at) == ("original", 3)
 
 
+def test_nothing_is_begun_where_another_size_has_taken_longer_than_what_is_left() -> None:
+    sides = [side(name, ORIGINAL) for name in ("original", "port")]
+    assert AllTurns(sides, 1, 1, lambda: 3.0, 2.5).period() == 1
+    both = AllTurns([side(name, ORIGINAL) for name in ("original", "port")], 1, 1, lambda: 3.0, 3.5)
+    with pytest.raises(NotAllError, match="no time for as many turns"):
+        both.period()
+    assert both.slowest == 3.5
+
+
 @pytest.mark.parametrize(("seconds", "runs"), [(0.5, 1), (19.5, 1), (20.5, 1), (21.5, 2), (31.5, 3)])
 def test_no_execution_is_begun_without_time_for_it(monkeypatch: pytest.MonkeyPatch, seconds: float, runs: int) -> None:
     """As long as the slowest one before it, five seconds for each program, and longer by its units: 10, 11, 5."""
