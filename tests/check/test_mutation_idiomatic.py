@@ -19,8 +19,8 @@ HERE = FOLDER / "idiomatic"
 KERNELS = [
     "cute_attention", "cute_attention_bwd", "cute_gemm_f16acc", "cute_gemm_fp8_scaled", "cute_gemm_multicast",
     "cute_gemm_multistage", "cute_gemm_persistent", "cute_gemm_rs", "cute_gemm_stsm", "cute_gemm_tma", "cute_gemm_ws",
-    "dsl_gemm:dynamic", "dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes:fp8", "dsl_gemm_bytes",
-    "dsl_gemm_cluster", "dsl_gemm_cluster:square", "dsl_gemm_fp8", "dsl_gemm_fp8_scaled",
+    "dsl_attention:causal", "dsl_attention", "dsl_gemm:dynamic", "dsl_gemm", "dsl_gemm_act", "dsl_gemm_bytes:fp8",
+    "dsl_gemm_bytes", "dsl_gemm_cluster", "dsl_gemm_cluster:square", "dsl_gemm_fp8", "dsl_gemm_fp8_scaled",
     "dsl_gemm_gated:half", "dsl_gemm_gated", "dsl_gemm_grouped", "dsl_gemm_narrow",
     "dsl_gemm_persistent", "dsl_gemm_persistent:wide", "dsl_gemm_plain:halves", "dsl_gemm_plain",
 ]  # fmt: skip
@@ -41,6 +41,7 @@ NEEDLESS = {
     "cute_attention_bwd": {(BEFORE, 1), (BEFORE, 2), (AFTER, 2)},
     "cute_gemm_f16acc": {(AFTER, 1), (AFTER, 2)},
     "cute_gemm_rs": {(BEFORE, 1)},
+    **dict.fromkeys(("dsl_attention", "dsl_attention:causal"), {(AFTER, 1), (BEFORE, 1), (AFTER, 2)}),
     "dsl_gemm_plain": {(AFTER, 1), (AFTER, 2)},
     "dsl_gemm_plain:halves": {(AFTER, 1), (AFTER, 2)},
     **{name: {(AFTER, 1), (BEFORE, 2)} for name in GIVES_BACK},
@@ -51,6 +52,7 @@ ALLOCATED = {(AFTER, 1)}
 """Of other kernels of CuTe DSL: behind the allocation. The warp that multiplies allocates."""
 
 STORES_BY_TMA = [
+    "dsl_attention", "dsl_attention:causal",
     "dsl_gemm:dynamic", "dsl_gemm", "dsl_gemm_act", "dsl_gemm_cluster", "dsl_gemm_cluster:square", "dsl_gemm_fp8",
     "dsl_gemm_fp8_scaled", "dsl_gemm_narrow", "dsl_gemm_persistent", "dsl_gemm_persistent:wide",
 ]  # fmt: skip
