@@ -13,8 +13,8 @@ from porter.passes.idiom_dsl.names import KNOWN, OBSERVED
 from porter.passes.idiom_dsl.parts import Parts
 from porter.passes.idiom_dsl.shapes import binds
 from porter.passes.idiom_dsl.text import assigned
+from porter.ptx.arch import WARP
 
-_WARP = 32
 _LOOPS: tuple[type[cst.CSTNode], ...] = (cst.For, cst.While)
 _DEEP = 12
 """How many names may stand for each other."""
@@ -36,7 +36,8 @@ class Threads:
 
     def _said(self, name: cst.Name) -> cst.CSTNode | None:
         """The statement that says what a name is where it is used; None where several may, or none does."""
-        text, node = self.kernel.text, name
+        text = self.kernel.text
+        node: cst.CSTNode = name
         for above in text.above(name):
             if isinstance(above, cst.IndentedBlock):
                 body = list(above.body)
@@ -46,7 +47,7 @@ class Threads:
                         return statement
             if above is self.kernel.function or (isinstance(above, _LOOPS) and name.value in set(binds(above))):
                 return None
-            node = above  # type: ignore[assignment]
+            node = above
         return None
 
     def _named(self, name: cst.Name, thread: int, deep: int) -> int | None:
@@ -110,11 +111,11 @@ class Threads:
             of = cst.ensure_type(node.value, cst.Call).func if m.matches(node, first) else node
             return thread if text.is_a(of, *OBSERVED["thread_index"]) else None
         if text.is_a(node.func, KNOWN["warp_index"]) and not node.args:
-            return thread // _WARP
+            return thread // WARP
         if text.is_a(node.func, KNOWN["warp_uniform"]) and len(node.args) == 1:
             value = self.value(node.args[0].value, thread, deep)
             # all threads of a warp get what its first one has
-            of_first = self.value(node.args[0].value, thread - thread % _WARP, deep)
+            of_first = self.value(node.args[0].value, thread - thread % WARP, deep)
             return value if value == of_first else None
         return None
 
