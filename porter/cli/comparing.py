@@ -309,11 +309,11 @@ def untold(name: str, why: str) -> Told:
 def _left_out(equality: Equality, sizes: Sequence[Sizes]) -> str:
     """The first of some sizes that was not looked at, and is none of those that are known with it."""
     looked_at = [s for s in sizes if listed(s) in equality.looked_at]
-    steps = {count.name: count.step for count in equality.counts if count.is_all}
+    counts = {count.name: count for count in equality.counts}
 
     def is_known(one: Sizes) -> bool:
-        moved = [[n for n in one if one[n] != other[n]] for other in looked_at]
-        return any(all(n in steps and int(one[n]) % steps[n] == 0 for n in names) for names in moved)
+        changed = ({n for n in one if one[n] != other[n]} for other in looked_at)
+        return any(all(n in counts and counts[n].takes(one[n], names) for n in names) for names in changed)
 
     return next((listed(s) for s in sizes if not is_known(s)), "")
 

@@ -103,24 +103,15 @@ class AllSizes:
             return False
         given, of_base = ours[1].sizes, launched[0][1][1].sizes
         changed = {name for name, number in given.items() if number != of_base[name]}
-        known = {count.name: count for count in counts if count.is_all and not count.upto}
+        known = {count.name: count for count in counts}
         as_numbers = {name: number for name, number in given.items() if name not in self.symbols}
         if as_numbers in self._beside_symbols:
             changed &= set(self.symbols)
         return (
-            bool(known)
+            any(count.is_all and not count.upto for count in counts)
             and changed <= known.keys()
-            and all(self._takes(known[name], given[name], changed) for name in changed)
+            and all(known[name].takes(given[name], changed) for name in changed)
         )
-
-    @staticmethod
-    def _takes(count: SizeCompared, number: Number, changed: set[str]) -> bool:
-        """Whether what is known of a size holds for a number, where others are changed as well."""
-        if not isinstance(number, int):
-            return False
-        if not count.step:
-            return number <= count.largest
-        return number % count.step == 0 and changed <= {count.name, *count.beside}
 
     def _of_symbols(self, names: Sequence[str], base: Sizes) -> list[SizeCompared]:
         forms = Forms(self._forms)

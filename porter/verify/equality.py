@@ -9,7 +9,7 @@ indices and addresses are numbers, all data are terms.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,6 +39,7 @@ from porter.sync.deadlocks import told
 from porter.verify.budget import Budget
 from porter.verify.builder import BuiltKernel
 from porter.verify.case_program import Program
+from porter.verify.expr import Number
 from porter.verify.originals import made_of, once
 from porter.verify.problem import Problem
 from porter.verify.proving import APART, Sizes, launched_case, listed
@@ -103,6 +104,14 @@ class SizeCompared:
     @property
     def is_all(self) -> bool:
         return not self.why
+
+    def takes(self, number: Number, changed: Set[str]) -> bool:
+        """Whether this is known of a number, where the sizes `changed` are others than those that were looked at."""
+        if not self.is_all or self.upto or not isinstance(number, int):
+            return False
+        if not self.step:
+            return number <= self.largest
+        return number % self.step == 0 and changed <= {self.name, *self.beside}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from click.testing import CliRunner, Result
 from corpus_kernels import CORPUS
 
 from porter.build.port_plan import PortPlan
-from porter.cli.comparing import Comparing, Subject, Told
+from porter.cli.comparing import TO_WRITE, Comparing, Subject, Told, told
 from porter.cli.context import Session
 from porter.cli.main import main
 from porter.model.accumulators import Accumulator
@@ -26,8 +27,9 @@ from porter.passes.ported import Ported, PortedRoot
 from porter.report.equality import brief
 from porter.report.json import schema
 from porter.verify.case import Case
-from porter.verify.equality import Equality
+from porter.verify.equality import LARGEST_SIZE, Equality, SizeCompared
 from porter.verify.gate import GateOptions
+from porter.verify.proved import CaseProofs
 
 SECONDS = {"PORTER_PROVE_SECONDS": "2"}
 
@@ -165,6 +167,35 @@ def test_cases_come_before_host_code(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_not_known_is_a_line_with_what_to_do_next(equality: Equality, next_: str) -> None:
     assert brief(equality) == f"output of k: not known to be equal: {equality.why}; next: {next_}"
+
+
+ROWS = SizeCompared("M", largest=LARGEST_SIZE)
+TURNS = SizeCompared("K", step=64, period=3, beside=("M",))
+
+
+@pytest.mark.parametrize(
+    ("counts", "sizes", "known"),
+    [
+        ([ROWS], {"M": 300}, True),
+        ([ROWS], {"M": LARGEST_SIZE + 1}, False),
+        ([ROWS], {"K": 128}, False),
+        ([TURNS], {"K": 128}, True),
+        ([TURNS], {"K": 100}, False),
+        ([TURNS], {"M": 300, "K": 128}, False),
+        ([ROWS, TURNS], {"M": 300, "K": 128}, True),
+        ([ROWS, replace(TURNS, beside=())], {"M": 300, "K": 128}, False),
+        ([replace(ROWS, upto="M * K < 5000")], {"M": 300}, False),
+        ([replace(ROWS, why="no time"), TURNS], {"M": 300}, False),
+        ([ROWS], {"M": 256}, True),
+    ],
+)
+def test_which_sizes_are_left_out(counts: list[SizeCompared], sizes: dict[str, int], known: bool) -> None:
+    """Of those that were asked for: sizes that no turns follow are symbols, and have no step."""
+    equal = Equality("gemm", "equal", ("M=256, K=64",), 0, 0.0, counts=tuple(counts))
+    asked = {"M": 256, "K": 64} | sizes
+    of_all = ", ".join(f"{name}={number}" for name, number in asked.items())
+    found = told(CaseProofs(None, None, equality=equal), "gemm", TO_WRITE, [{"M": 256, "K": 64}, asked])
+    assert found.left_out == ("" if known else of_all)
 
 
 # What it refuses ----------------------------------------------------------------------------------------
