@@ -31,7 +31,8 @@ from typing import Any
 
 import porter.verify.builder
 from porter.build.port_plan import PortPlan, materialize
-from porter.cli.porting import plan_of
+from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.diagnostics import PorterError
 from porter.verify.backends import SimBackend
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, ToolkitBuilder
@@ -191,7 +192,7 @@ def main() -> int:
         case = load_case(path)
         if options.only and case.name not in options.only.split(","):
             continue
-        plan, notes = plan_of(case.kernel, None)
+        plan, notes = Ports(current()).of_file(case.kernel, None)
         if plan is None:
             print(f"{case.name}: no port: {'; '.join(map(str, notes))}")
         cases.append((case, plan))

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from porter.build.port_plan import PortPlan, materialize
-from porter.cli.porting import plan_of
+from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.diagnostics import PorterError
 from porter.verify.builder import PORT_ARCH, ToolkitBuilder
 from porter.verify.case import cases_of, load_case
@@ -89,7 +90,7 @@ def main() -> int:
     options = parser.parse_args()
     builder = ToolkitBuilder()
     case = next(load_case(p) for p in cases_of(options.corpus) if p.parent.name == KERNEL)
-    plan, _ = plan_of(case.kernel, None)
+    plan, _ = Ports(current()).of_file(case.kernel, None)
     assert plan is not None
     directory = Path(tempfile.mkdtemp(prefix="porter-mutants-"))
     plans: list[tuple[str, PortPlan]] = [("none", plan)]

@@ -103,15 +103,17 @@ def pack(file: Path, style: str, names: list[str]) -> None:
     import click
 
     from porter.cli.context import Session, install, styled
-    from porter.cli.porting import plan_of_case
+    from porter.cli.making import Ports
 
     packed: list[Packed] = []
     with click.Context(click.Command("pack")):
-        install(Session(verbosity=-2))
+        session = Session(verbosity=-2)
+        install(session)
+        ports = Ports(replace(session, style=style), asks=True)
         for path in (p for name in names for p in cases_of(CORPUS / name)):
             case, packer = load_case(path), Packer()
             with styled(style):
-                plan, said = plan_of_case(case, None)
+                plan, said = ports.of_case(case)
             if plan is None or any(d.code in (Code.IDIOM_LEFT, Code.IDIOM_UNPROVED) for d in said):
                 print(f"{path.parent.name}: not {style}: {'; '.join(d.message for d in said)}", file=sys.stderr)
                 continue

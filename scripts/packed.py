@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -118,7 +118,7 @@ def pack(file: Path, names: Sequence[str], styles: Sequence[str] = ("compat",)) 
     import click
 
     from porter.cli.context import Session, install, styled
-    from porter.cli.porting import plan_of_case
+    from porter.cli.making import Ports
     from porter.diagnostics import PorterError
     from porter.verify.builder import ToolkitBuilder
     from porter.verify.case import load_case
@@ -126,14 +126,16 @@ def pack(file: Path, names: Sequence[str], styles: Sequence[str] = ("compat",)) 
 
     packed = {}
     with click.Context(click.Command("pack")):
-        install(Session(verbosity=-2))
+        session = Session(verbosity=-2)
+        install(session)
+        ports = {style: Ports(replace(session, style=style), asks=True) for style in styles}
         for name, style in product(names, styles):
             of_dsl = (CORPUS / name / f"{name}.py").is_file()
             for path in sorted((CORPUS / name).glob("*case.yaml" if of_dsl else "case.yaml")):
                 case = load_case(path)
                 try:
                     with styled(style):
-                        plan, packer = plan_of_case(case, None)[0], Packer(ToolkitBuilder())
+                        plan, packer = ports[style].of_case(case)[0], Packer(ToolkitBuilder())
                     programs = Program(case, packer), Program(case, packer, plan)
                     problem, *_ = [program.at({})[1] for program in programs]
                 except PorterError as error:

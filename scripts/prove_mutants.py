@@ -56,7 +56,8 @@ def pack(folder: Path, names: list[str], style: str) -> None:
 
 
 def _packed(record: dict[str, Any], name: str) -> Packed:
-    from porter.cli.porting import plan_of_case
+    from porter.cli.context import current
+    from porter.cli.making import Ports
     from porter.facts.code import Code
     from porter.facts.flow import Flow
     from porter.verify.builder import ToolkitBuilder
@@ -67,7 +68,7 @@ def _packed(record: dict[str, Any], name: str) -> Packed:
 
     kernel, _, variant = record["case"].partition(":")
     case = load_case(Path("corpus") / kernel / (f"{variant}.case.yaml" if variant else "case.yaml"))
-    plan, _ = plan_of_case(case, None)
+    plan, _ = Ports(current()).of_case(case, None)
     assert plan is not None
     program = Program(case, ToolkitBuilder(), plan)
     launches: Launches = {}

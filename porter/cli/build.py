@@ -17,7 +17,8 @@ from porter.cli.comparing import THERE, Comparing, Subject, Told, lines_of, wron
 from porter.cli.context import Session, command
 from porter.cli.gate import host_hint
 from porter.cli.inputs import require_directories, require_file, require_source
-from porter.cli.porting import plan_of, plan_on
+from porter.cli.making import Ports
+from porter.cli.porting import plan_on
 from porter.diagnostics import Code, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.lang.sources import is_python
 from porter.project.include_dirs import stated_directories
@@ -54,7 +55,7 @@ def build(
     if case is not None:
         case = replace(case, include_dirs=(*case.include_dirs, *include_dirs))
         include_dirs = case.include_dirs
-    plan, left = plan_of(file, port_path, include_dirs)
+    plan, left = Ports(session, proves=prove_seconds).of_file(file, port_path, include_dirs)
     if plan is None:
         session.report(left)
         session.write_json(report_json.error(left, exit_code_of(left)))

@@ -16,8 +16,9 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import each_case, require_file
 from porter.cli.judging import PARTS
+from porter.cli.making import Ports
 from porter.cli.options import read_sizes
-from porter.cli.porting import case_of_port, plan_of_case
+from porter.cli.porting import case_of_port
 from porter.cli.verify_program import Build, is_program, verify_program
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.lang.sources import CUDA_ENDINGS
@@ -58,11 +59,11 @@ def equal(
         raise PorterError(Code.BAD_OPTION, option=more[0], problem="is an argument of a program, and this is none")
     _require(path, finished, mapped)
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-    found: list[Equality] = []
+    ports, found = Ports(session, asks=True), list[Equality]()
     unported: list[Diagnostic] = []
 
     def compare(case: Case) -> None:
-        plan, said = plan_of_case(case, finished)
+        plan, said = ports.of_case(case, finished)
         if plan is None:
             unported.extend(said)
             return

@@ -14,8 +14,8 @@ from porter.cli.context import Session, command
 from porter.cli.grading import of_case, of_launch, of_program, of_ptx
 from porter.cli.inputs import require_directories, require_file, require_program
 from porter.cli.launches import require_launch
+from porter.cli.making import Ports
 from porter.cli.options import read_sizes
-from porter.cli.porting import plan_of_case
 from porter.cli.timing import calibrate
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError, exit_code_of
 from porter.grade.calibration_file import Calibration
@@ -25,7 +25,6 @@ from porter.grade.whatif import Impossible, apply, read_problem
 from porter.lang.sources import CUDA_ENDINGS, is_python
 from porter.report import grade as report_grade
 from porter.report import json as report_json
-from porter.tune.automatic import Auto
 from porter.tune.candidates import Candidate, calibration_of, grade_with
 from porter.tune.styles import AUTO, FULL_RATE, IDIOMATIC, NATIVE
 from porter.verify.case import Case, cases_if_any, load_case
@@ -90,12 +89,12 @@ def grade(
     size, using = _problem(problem), calibration_of(session, calibration_path)
     launch = require_launch(path, ptx_path, launch_path)
     notes: list[Diagnostic] = []
-    auto = Auto(session, proves=False, asks=True)
+    ports = Ports(session, proves=0, asks=True, runs=False)
     if launch is not None:
         found = of_launch(launch, ptx_path)
     else:
         assert path is not None
-        found, notes = _read(session, path, arguments, arch, case_path, port_path, include_dirs, sizes, auto)
+        found, notes = _read(session, path, arguments, arch, case_path, port_path, include_dirs, sizes, ports)
     where = path or launch
     if kernel is not None:
         found = [c for c in found if kernel in c.kernel]
@@ -111,7 +110,7 @@ def grade(
         unknown.append(Diagnostic(Code.GRADE_UNKNOWN, None, {"kernel": str(where), "facts": facts}))
     notes = [*notes, *grades.left_as_they_are()]
     session.report([*notes, *unknown])
-    unproved = _unproved(session.style, port_path, [what for _, what, _ in graded], auto.assumed)
+    unproved = _unproved(session.style, port_path, [what for _, what, _ in graded], ports.assumed)
     session.show(*report_grade.text(graded, unproved))
     if using is not None:
         session.show(Text(f"constants of a B200 are those of {using.device.get('name', 'a calibration')}"))
@@ -141,10 +140,10 @@ def _problem(text: str) -> Problem:
 
 def _read(
     session: Session, path: Path, arguments: tuple[str, ...], arch: str | None, case_path: Path | None,
-    port_path: Path | None, include_dirs: tuple[Path, ...], sizes: str, auto: Auto,
+    port_path: Path | None, include_dirs: tuple[Path, ...], sizes: str, ports: Ports,
 ) -> tuple[list[Candidate], list[Diagnostic]]:  # fmt: skip
     require_file(path, "grade")
-    port_of = partial(plan_of_case, port=port_path, auto=auto)
+    port_of = partial(ports.of_case, port=port_path)
     if path.suffix in (".yaml", ".yml"):
         return of_case(session, _sized(load_case(path), sizes), port_path, port_of)
     beside = case_path or next(iter(cases_if_any(path)), None)

@@ -11,7 +11,7 @@ from porter.build.entry import kernel_name
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session
-from porter.cli.porting import plan_of_case
+from porter.cli.making import Ports
 from porter.cli.programs import program_request
 from porter.diagnostics import Diagnostic
 from porter.grade.model import STANDARD, Grade
@@ -44,7 +44,7 @@ def of_case(
         builder,
         case.sizes,
         0,
-        port_of or partial(plan_of_case, port=port),
+        port_of or partial(Ports(session, proves=0, runs=False).of_case, port=port),
         finished=port is not None,
     )
     read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in found if p.kernel.function is not None]

@@ -11,7 +11,6 @@ from typing import Any, Literal, cast
 
 from rich.text import Text
 
-from porter.build.port_plan import PortPlan
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
 from porter.cli.context import Session, command
@@ -26,10 +25,11 @@ from porter.report.exits import hazards_exit
 from porter.report.formats import render
 from porter.verify.bare import read_argument, read_module
 from porter.verify.budget import Budget
-from porter.verify.case import Case, cases_if_any, cases_of, load_case
+from porter.verify.case import cases_if_any, cases_of, load_case
 from porter.verify.hazard_cases import Search, hazards_of_case, settled
 from porter.verify.hazards import HazardRun, check_bare
 from porter.verify.known_hazards import without_known
+from porter.verify.prepare import PortOf
 from porter.verify.problem import LaunchValues
 from porter.verify.program.source import Request, check_program
 from porter.verify.settings import SimOptions
@@ -95,7 +95,7 @@ def hazards(
         runs = [_program(session, replace(request(), kernels=kernels), chosen or "practice", options, numbers)]
     else:
         programs = ["kernel"] if arch else [only] if only else ["port"] if port_path else ["original", "port"]
-        search = Search(programs, options, numbers, partial(_plan_of_case, port=port_path), chosen, arch or "",
+        search = Search(programs, options, numbers, _ports(session, port_path), chosen, arch or "",
                         port_path is not None, jobs, settled(_told(resume_path)))  # fmt: skip
         runs, earlier = _cases(session, path, case_path, sizes, search, errors, port_path, Budget(seconds))
     return _report(session, without_known(runs, told), errors, earlier, sarif_path)
@@ -177,11 +177,11 @@ def _report(
     return hazards_exit(runs, errors)
 
 
-def _plan_of_case(case: Case, port: Path | None) -> tuple[PortPlan | None, list[Diagnostic]]:
+def _ports(session: Session, port: Path | None) -> PortOf:
     # A program with its own main() starts sooner without the port engine.
-    from porter.cli.porting import plan_of_case
+    from porter.cli.making import Ports
 
-    return plan_of_case(case, port)
+    return partial(Ports(session).of_case, port=port)
 
 
 def _cases(

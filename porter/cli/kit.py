@@ -16,10 +16,10 @@ from rich.text import Text
 from porter.build.port_plan import PortPlan
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.context import Session, command, styled
-from porter.cli.making import as_launched, port_in_style
+from porter.cli.context import Session, command, current, styled
+from porter.cli.making import Ports, as_launched, port_in_style
 from porter.cli.options import read_sizes, split_list
-from porter.cli.porting import plan_of_case, port_paths
+from porter.cli.porting import port_paths
 from porter.cli.timing import timing_runs
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.report import json as report_json
@@ -112,7 +112,7 @@ def _port_for(
     nothing of styles, and is held against what the same words make."""
     if port is not None or session.style in (None, AUTO, COMPAT):
         with styled(COMPAT):
-            return plan_of_case(case, port, target)
+            return Ports(current()).of_case(case, port, target)
     make = partial(port_paths, [case.to_port], case.include_dirs, target=target)
     options = GateOptions(case.include_dirs, toolkit=session.toolkit, target=target)
     return as_launched(session, port_in_style(session, make, "", None, options, SECONDS), case)

@@ -15,18 +15,17 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.inputs import read_document
 from porter.cli.launches import require_launch
-from porter.cli.licence import licence
+from porter.cli.making import Ports
 from porter.cli.options import read_sizes, sim_options
-from porter.cli.porting import case_of_port, plan_of_case
+from porter.cli.porting import case_of_port
 from porter.diagnostics import Code, Diagnostic, ExitCode, Location, PorterError
 from porter.report import mutation as report_mutation
 from porter.report.exits import mutation_exit
 from porter.report.mutation_review import load_explanations, unexplained
 from porter.report.program import finding_diagnostic
-from porter.tune.automatic import Auto, time_for
+from porter.tune.automatic import time_for
 from porter.verify.budget import Budget
 from porter.verify.case import cases_of, load_case
-from porter.verify.gate import GateOptions
 from porter.verify.launch_file import load_launch
 from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import MutationResult
@@ -82,9 +81,7 @@ def _done(resume: Path | None) -> Mapping[str, Any]:
 
 def _port_of(session: Session, port: Path | None, seconds: float | None, prove_seconds: float) -> PortOf:
     """Gives the port of a case as `porter port` chooses it."""
-    gate = GateOptions(toolkit=session.toolkit, target=session.target)
-    auto = Auto(session, time_for(seconds), compares=licence(session, gate, prove_seconds))
-    return partial(plan_of_case, port=port, auto=auto)
+    return partial(Ports(session, time_for(seconds), prove_seconds).of_case, port=port)
 
 
 @command

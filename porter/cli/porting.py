@@ -14,7 +14,7 @@ from porter.build.trust import is_granted
 from porter.cli.context import Session, current
 from porter.cli.endings import latent
 from porter.cli.options import split_list
-from porter.diagnostics import Code, Diagnostic, PorterError
+from porter.diagnostics import Code, PorterError
 from porter.diagnostics.spread import Tell
 from porter.lang.sources import load_sources
 from porter.passes import ported as engine
@@ -33,8 +33,7 @@ from porter.rules.load import load_rules
 from porter.scan import boxes
 from porter.scan.boxes import KernelBoxes
 from porter.scan.pipeline import KernelPipeline, launched
-from porter.tune.automatic import SECONDS, Auto
-from porter.tune.search import searched
+from porter.tune.automatic import SECONDS
 from porter.tune.staging import port_plan
 from porter.tune.styles import AUTO, COMPAT, FULL_RATE, NATIVE, SM100
 from porter.verify.budget import Budget
@@ -208,55 +207,6 @@ def port_paths(
     if compiles and current().mend is not False:
         found = partial(latent, options=gate or GateOptions(tuple(include_dirs), toolkit=current().toolkit))
     return engine.port_paths(paths, options, include_dirs, look, jobs, tell, found)
-
-
-def plan_of(
-    kernel: Path,
-    port: Path | None = None,
-    include_dirs: Sequence[Path] = (),
-    entry: str = "",
-    target: str | None = None,
-    stages: bool = True,
-    auto: Auto | None = None,
-) -> tuple[PortPlan | None, list[Diagnostic]]:
-    """The port of a kernel file: `port` if it is given, else one made here. None if constructs were left unported; the
-    diagnostics then say which. Kernels that were left do not matter where `entry` is another one. `stages`: with the
-    step of the native style that changes their number. `auto` chooses for the style of that name."""
-    if port is not None:
-        return PortPlan(source=port, keeps_hopper=bool(current().keep_hopper)), []
-    make = partial(port_paths, [kernel], (*include_dirs, *current().include_dirs), target=target)
-    root = None
-    if current().style == AUTO:
-        ported = (auto or Auto(current())).of_file(kernel, make)
-        # as it is compiled for its proof, whose runs are not made again
-        root = ported.roots[0] if len(ported.roots) == 1 else None
-    else:
-        ported = make()
-    if stages and current().style == NATIVE:
-        search = searched(current(), ported, make)
-        ported = search.ported
-        search.say(ported)
-    if ported.leaves(entry):
-        return None, [Diagnostic(Code.PORT_INCOMPLETE, None, {"path": str(kernel)}), *ported.diagnostics]
-    if current().style != AUTO:
-        current().report(
-            d for d in ported.diagnostics if d.code in (Code.FULL_RATE_LEFT, Code.NATIVE_LEFT, Code.IDIOM_LEFT)
-        )
-    kept = [d for d in ported.diagnostics if d.code is not Code.NOTHING_TO_PORT]
-    return port_plan(current(), ported, root), kept
-
-
-def plan_of_case(
-    case: Case,
-    port: Path | None = None,
-    target: str | None = None,
-    stages: bool = True,
-    auto: Auto | None = None,
-) -> tuple[PortPlan | None, list[Diagnostic]]:
-    """The port of a case's kernel. What a case says of a port is said of one that is given: what Porter makes says
-    itself what it changes."""
-    plan, said = plan_of(case.to_port, port, case.include_dirs, case.entry, target, stages, auto)
-    return None if plan is None else plan_on(case, plan), said
 
 
 def plan_in(session: Session, ported: Ported, case: Case | None) -> PortPlan | None:

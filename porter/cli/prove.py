@@ -10,7 +10,7 @@ from rich.text import Text
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.context import Session
+from porter.cli.context import Session, current
 from porter.cli.inputs import each_case
 from porter.cli.options import Level, read_sizes
 from porter.diagnostics import Diagnostic, ExitCode, PorterError
@@ -94,7 +94,7 @@ def _programs(
     errors: list[Diagnostic],
 ) -> Iterator[Program]:  # fmt: skip
     # A program with its own main() starts sooner without the port engine.
-    from porter.cli.porting import plan_of_case
+    from porter.cli.making import Ports
 
     if arch:
         yield Program(case, builder, arch=arch)
@@ -102,7 +102,7 @@ def _programs(
     if "original" in programs:
         yield Program(case, builder)
     if "port" in programs:
-        plan, left = plan_of_case(case, port)
+        plan, left = Ports(current()).of_case(case, port)
         errors += left if plan is None else []
         if plan is not None:
             yield Program(case, builder, plan)

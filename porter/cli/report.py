@@ -21,10 +21,10 @@ from porter.cli.building import make_builder
 from porter.cli.context import Session, command
 from porter.cli.grading import brief
 from porter.cli.inputs import read_document, require_directories, require_file, require_source
-from porter.cli.making import as_launched, port_in_style
+from porter.cli.making import Ports, as_launched, port_in_style
 from porter.cli.options import sim_options
 from porter.cli.port import port_document
-from porter.cli.porting import case_of_port, plan_of_case, port_paths
+from porter.cli.porting import case_of_port, port_paths
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, worst_exit
 from porter.diagnostics.reading import read_file
 from porter.lang.sources import is_python
@@ -139,7 +139,7 @@ class _Kernel:
     def _given(self, ported: Ported, case: Case) -> tuple[PortPlan | None, list[Diagnostic]]:
         """The port that is reported on, as a case launches it."""
         if self.port is not None:
-            return plan_of_case(case, self.port)
+            return Ports(self.session).of_case(case, self.port)
         return as_launched(self.session, ported, case)
 
     def _run(self, place: Path, made: Ported) -> tuple[page.Assembly | None, list[Text]]:

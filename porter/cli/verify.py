@@ -17,9 +17,8 @@ from porter.cli.context import Session, command
 from porter.cli.grading import brief
 from porter.cli.inputs import cases_beside, read_document, require_directories, require_file
 from porter.cli.kit import verify_record
-from porter.cli.licence import licence
+from porter.cli.making import Ports
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
-from porter.cli.porting import plan_of_case
 from porter.cli.verify_program import is_program, verify_program
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
 from porter.report import hazards as report_hazards
@@ -28,7 +27,7 @@ from porter.report import verification
 from porter.report.exits import verification_exit
 from porter.report.grade import Brief
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
-from porter.tune.automatic import Auto, time_for
+from porter.tune.automatic import time_for
 from porter.verify.budget import Budget, settled
 from porter.verify.case import Case, load_case
 from porter.verify.gate import GateOptions
@@ -79,8 +78,7 @@ def verify(
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
     if against is not None and is_kit_record(against):
         return verify_record(session, items, against, port_path)
-    options = GateOptions(include_dirs, toolkit=session.toolkit, target=session.target)
-    auto = Auto(session, time_for(seconds), asks=True, compares=licence(session, options, prove_seconds))
+    ports = Ports(session, time_for(seconds), prove_seconds, asks=True, options=GateOptions(include_dirs))
     wanted = Wanted(
         replace(settings, gpu=read_gpu_options(mode, gpu_timeout, session.toolkit, tmem_check)),
         backend,
@@ -88,13 +86,13 @@ def verify(
         split_list(families) or None,
         partial(read_sizes, sizes) if sizes else None,
         hazards,
-        None if original_only else partial(plan_of_case, port=port_path, auto=auto),
+        None if original_only else partial(ports.of_case, port=port_path),
         port_path is not None,
         source,
         include_dirs,
         path.is_dir(),
         Budget(seconds, settled(read_document(resume_path, "verify")) if resume_path is not None else {}),
-        auto.known,
+        ports.known,
         prove_seconds=prove_seconds,
     )
     return _run(session, path, items, wanted, grades)

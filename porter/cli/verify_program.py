@@ -11,11 +11,9 @@ from porter.build.toolchain import find_toolkit
 from porter.build.tree import own_first
 from porter.cli.context import Session
 from porter.cli.inputs import require_program
-from porter.cli.licence import licence
-from porter.cli.porting import plan_of
+from porter.cli.making import Ports
 from porter.cli.programs import program_request
 from porter.diagnostics import Code, PorterError
-from porter.tune.automatic import Auto
 from porter.verify.case import cases_if_any
 from porter.verify.gate import GateOptions
 from porter.verify.program.compare import verify_programs
@@ -65,8 +63,7 @@ def verify_program(
             problem = "needs --port FILE: of an executable no port is made"
             raise PorterError(Code.BAD_OPTION, option=str(path), problem=problem)
         gate = GateOptions(tuple(build[0]), tuple(build[1]), tuple(build[2]), session.toolkit, target=session.target)
-        auto = Auto(session, compares=licence(session, gate, prove_seconds))
-        plan, notes = plan_of(path, None, tuple(build[0]), auto=auto)
+        plan, notes = Ports(session, proves=prove_seconds, options=gate).of_file(path, None, tuple(build[0]))
         if plan is None:
             raise PorterError.of(notes)
         session.report(notes)

@@ -97,16 +97,8 @@ class Auto:
     assumed: bool = False
     """Whether a port has M=128 MMAs that no run proved."""
     _proofs: Proofs | None = None
-    _chosen: dict[Path, Ported] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)
     """What runs said against steps."""
-
-    def of_file(self, path: Path, make: Make) -> Ported:
-        """The port of a kernel's file, which is chosen once: several cases may ask for it."""
-        if path not in self._chosen:
-            self._chosen[path] = self.choose(made(self.session, make), make)
-            self.session.report(d for d in self._chosen[path].diagnostics if d.code in SAID)
-        return self._chosen[path]
 
     def choose(self, ported: Ported, make: Make) -> Ported:
         """The port with M=128 MMAs where that is known to be right and no slower; one note a kernel says why not."""

@@ -259,12 +259,12 @@ def as_given(planned: Sequence[tuple[Path, Sequence[KernelPlan]]]) -> list[Given
 
 def verified(
     session: Searching, ported: Ported, make: Make, budget: Budget | None = None, compares: Compares | None = None,
-    judge: Judge | None = None, attempts: list[Attempt] | None = None,
+    judge: Judge | None = None, attempts: list[Attempt] | None = None, noted: Known | None = None,
 ) -> Ported:  # fmt: skip
     """The port with what cases verify of the session's style, `full-rate`, `idiomatic` or `native`. Where the grade
     finds that slower than the compat port, the native style gives the compat port; M=128 MMAs that are asked for by
-    name stay, and that is said. `attempts` gets the ports that were judged for it."""
-    proofs = Proofs(builder_of(session), session, budget, compares=compares, judge=judge)
+    name stay, and that is said. `attempts` gets the ports that were judged for it, `noted` the rows of their runs."""
+    proofs = Proofs(builder_of(session), session, budget, noted, compares, judge)
     found = _in_style(session, ported, make, proofs)
     changed = frozenset(r.path for r in found.roots if r.native or r.full_rate or r.idiomatic)
     if not changed or session.style == IDIOMATIC:

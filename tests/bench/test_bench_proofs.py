@@ -16,8 +16,8 @@ import pytest
 from corpus_kernels import CORPUS
 
 from porter.build.port_plan import PortPlan
-from porter.cli.context import Session, install, styled
-from porter.cli.porting import plan_of_case
+from porter.cli.context import Session, current, install, styled
+from porter.cli.making import Ports
 from porter.verify import originals
 from porter.verify.builder import Builder, ToolkitBuilder
 from porter.verify.case import Case, load_case
@@ -45,7 +45,7 @@ def compiled(name: str, style: str = "compat") -> tuple[Case, PortPlan | None, B
     with click.Context(click.Command("bench")):
         install(Session(verbosity=-2))
         with styled(style):
-            plan = plan_of_case(case, None)[0]
+            plan = Ports(current()).of_case(case, None)[0]
     for program in (Program(case, builder), Program(case, builder, plan)):
         for sizes in (case.sizes, *case.other_sizes):
             program.at(sizes)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from corpus_kernels import CORPUS, CUDA, compiled
 
-from porter.cli.porting import plan_of_case
+from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.sim.check.hazard import Hazard
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.external
 @functools.cache
 def built(name: str, program: str) -> Prepared:
     case = load_case(CORPUS / name / "case.yaml")
-    (found,), left = prepare(case, [program], ToolkitBuilder(), case.sizes, 0, plan_of_case)
+    (found,), left = prepare(case, [program], ToolkitBuilder(), case.sizes, 0, Ports(current()).of_case)
     assert not left
     return found
 

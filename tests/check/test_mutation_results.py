@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from porter.cli.porting import plan_of, plan_of_case
+from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.report.mutation_review import Explanation, explained, load_explanations, open_survivors, unexplained
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import Case, cases_of, load_case
@@ -86,7 +87,7 @@ TODAY = [
 @pytest.mark.spread(5)
 @pytest.mark.parametrize("case", TODAY)
 def test_the_result_is_of_the_port_of_today(case: Case) -> None:
-    plan, notes = plan_of(case.kernel)
+    plan, notes = Ports(current()).of_file(case.kernel)
     assert plan is not None, notes
     assert record_of(case).port == port_digest(case, plan), AGAIN
 
@@ -118,7 +119,9 @@ def test_survivors_have_the_right_values() -> None:
 def rows_again(case: Case, only: list[int] | None, jobs: int = 1) -> tuple[list[Row], Record]:
     """Rows as runs give them now, and the kept record."""
     record = record_of(case)
-    setups, left = mutation_setups(case, "port", ToolkitBuilder(), case.mutation_sizes(), record.seed, plan_of_case)
+    setups, left = mutation_setups(
+        case, "port", ToolkitBuilder(), case.mutation_sizes(), record.seed, Ports(current()).of_case
+    )
     assert not left
     if code_digest(setups[0].kernel.module) != record.code:
         pytest.skip("another compiler: its instructions are not those of the kept result")
@@ -133,7 +136,7 @@ def test_results_know_a_program_wherever_it_lies(tmp_path: Path) -> None:
     found = set()
     for place in (ROOT / "corpus", shutil.copytree(ROOT / "corpus", tmp_path / "elsewhere" / "corpus")):
         case = next(c for c in map(load_case, cases_of(place)) if c.name == "gemm_two_n")
-        setups, _ = mutation_setups(case, "port", ToolkitBuilder(), case.mutation_sizes(), 0, plan_of_case)
+        setups, _ = mutation_setups(case, "port", ToolkitBuilder(), case.mutation_sizes(), 0, Ports(current()).of_case)
         assert ".debug_str" in setups[0].kernel.ptx
         found.add(ptx_digest(case, setups))
         changed = [setup.kernel.ptx.replace("add.s32", "sub.s32", 1) for setup in setups]
@@ -200,7 +203,7 @@ def test_explanations_fit_by_kernel_line_and_ordinal() -> None:
 
 def test_a_changed_port_or_case_has_another_digest(tmp_path: Path) -> None:
     case = CASES[0]
-    plan, _ = plan_of(case.kernel)
+    plan, _ = Ports(current()).of_file(case.kernel)
     assert plan is not None
     before = port_digest(case, plan)
     path = next(iter(plan.files))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fakes_cli import porter
 
-from porter.cli import build, porting
 from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.diagnostics import Code, PorterError
 
 KERNEL = Path(__file__).parents[2] / "corpus" / "cute_gemm_ws" / "cute_gemm_ws.cu"
@@ -27,8 +27,7 @@ def test_the_port_has_the_style_that_is_asked_for(
         seen.append(current().style)
         raise PorterError(Code.NO_TOOLKIT)
 
-    monkeypatch.setattr(build, "plan_of", noted)
-    monkeypatch.setattr(porting, "plan_of_case", noted)
+    monkeypatch.setattr(Ports, "of_file", noted)
     only = ("--only", "port") if command == "hazards" else ()
     porter(command, *asked, *only, KERNEL, code=None)
     assert set(seen) == {style}

@@ -7,7 +7,8 @@ import cluster_gemm
 import pytest
 from kept_sources import kept
 
-from porter.cli.porting import plan_of_case
+from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.ptx.parser import parse_module
@@ -24,7 +25,7 @@ SIZES = {"M": 256, "N": 64, "K": 256}
 @pytest.mark.external
 def test_no_stage_is_given_back_ahead_of_lanes_that_still_wait_for_it() -> None:
     case = load_case(kept({"case.yaml": cluster_gemm.CASE, "cluster_gemm.cu": cluster_gemm.KERNEL}) / "case.yaml")
-    plan, notes = plan_of_case(case, None)
+    plan, notes = Ports(current()).of_case(case, None)
     assert plan is not None, notes
     port = build_port(bind(case, SIZES), plan, ToolkitBuilder())
 

@@ -13,11 +13,12 @@ from click.testing import CliRunner
 from corpus_kernels import CORPUS
 
 from porter.build.gate import Gated
-from porter.cli import kit
+from porter.cli import kit, making
 from porter.cli.comparing import Told, unproved
 from porter.cli.context import Session
 from porter.cli.main import main
-from porter.diagnostics import Code, Diagnostic
+from porter.cli.making import Ports
+from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.verify.case import load_case
 
 KERNEL = "#include <cstdint>\n__global__ void k() {}\n"
@@ -51,6 +52,77 @@ def test_one_function_decides(command: str, style: str | None, tmp_path: Path, m
         assert json.loads((tmp_path / "s.json").read_text())["options"]["style"] == style
 
 
+PROVING = CliRunner(env={"PORTER_PROVE_SECONDS": "10"})
+SHOWING = {
+    "build": ["build"],
+    "verify": ["verify"],
+    "hazards": ["hazards", "--only", "port"],
+    "proofs of hazards": ["hazards", "--prove", "--only", "port"],
+    "equal": ["equal"],
+    "mutate": ["mutate"],
+}
+"""Commands that look at the port of a case's kernel."""
+
+
+@pytest.mark.parametrize("style", ["full-rate", "idiomatic", "native"])
+@pytest.mark.parametrize("command", SHOWING)
+def test_ports_that_are_looked_at_are_judged(command: str, style: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where they are written, by PTX and by runs, once."""
+    asked: list[tuple[str | None, bool]] = []
+
+    def judged(session: Any, ported: Any, make: Any, budget: Any, compares: Any, judge: Any, noted: Any) -> Any:
+        asked.append((session.style, None not in (compares, judge)))
+        raise PorterError(Code.NO_TOOLKIT)
+
+    monkeypatch.setattr("porter.cli.making.verified", judged)
+    words = [*SHOWING[command], "--style", style, str(CORPUS / "gemm_int8" / "gemm_int8.cu")]
+    done = PROVING.invoke(main, words)
+    assert done.exit_code, done.output
+    assert asked == [(style, True)]
+
+
+def test_grades_are_of_ports_that_nothing_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And say so."""
+    monkeypatch.setattr("porter.cli.making.verified", lambda *given, **asked: pytest.fail("a run"))
+    done = CliRunner().invoke(main, ["grade", "--style", "full-rate", str(CORPUS / "gemm_tma" / "gemm_tma.cu")])
+    assert done.exit_code == 0, done.output
+    assert "was not proved by a run" in " ".join(done.output.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "style"), [("gemm_int8", "native"), ("gemm_tma", "auto"), ("gemm_tma", "native")])
+def test_every_command_shows_the_port_that_is_written(
+    name: str, style: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte for byte, without files of a build beside it. Of gemm_int8 PTX refuses a step that its text allows."""
+    kernel = CORPUS / name / f"{name}.cu"
+    shown: list[dict[str, bytes]] = []
+    of_file, in_style = Ports.of_file, making.port_in_style
+
+    def looked_at(*given: Any) -> Any:
+        plan, said = of_file(*given)
+        shown.append({Path(path).name: text for path, text in plan.files.items()} if plan is not None else {})
+        return plan, said
+
+    def made(*given: Any) -> Any:
+        ported = in_style(*given)
+        shown.append({Path(path).name: text for path, text in ported.elsewhere().items()})
+        return ported
+
+    monkeypatch.setattr(Ports, "of_file", looked_at)
+    for command in ("port", "report"):
+        monkeypatch.setattr(f"porter.cli.{command}.port_in_style", made)
+    done = PROVING.invoke(main, ["port", "--style", style, str(kernel), "-o", str(tmp_path / "port")])
+    assert done.exit_code == 0, done.output
+    written = {path.name: path.read_bytes() for path in (tmp_path / "port").iterdir()}
+    for words in (*SHOWING.values(), ["report", "--html", str(tmp_path / "page.html")]):
+        shown.clear()
+        done = PROVING.invoke(main, [*words, "--style", style, str(kernel)])
+        assert done.exit_code in (0, 5), done.output
+        assert shown, words
+        assert all(one.items() <= written.items() and kernel.name in one for one in shown), words
+
+
 EARLY = Diagnostic(Code.BLOCK_ENDS_EARLY, None, {"kernel": "gemm<128, 64>", "what": "mapa", "obstacle": ""})
 
 
@@ -71,7 +143,7 @@ def test_ends_of_blocks_that_are_proved_are_no_matter(compared: list[Told], said
 @pytest.mark.parametrize("style", [None, "auto", "compat", "idiomatic", "native"])
 def test_ports_of_a_kit(style: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a style by its name, as `porter verify --against` is called, the compat port."""
-    monkeypatch.setattr(kit, "plan_of_case", lambda *given: ("compat", []))
+    monkeypatch.setattr(kit.Ports, "of_case", lambda *given: ("compat", []))
     monkeypatch.setattr(kit, "port_in_style", lambda session, *given: session.style)
     monkeypatch.setattr(kit, "as_launched", lambda session, ported, case: (ported, []))
     case = load_case(CORPUS / "gemm_tma" / "case.yaml")

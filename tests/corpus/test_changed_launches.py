@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from corpus_kernels import CORPUS
 
-from porter.cli.porting import look, plan_of_case
+from porter.cli.context import current
+from porter.cli.making import Ports
+from porter.cli.porting import look
 from porter.diagnostics import Code, PorterError
 from porter.passes.helpers import Placement
 from porter.passes.port import PortOptions
@@ -60,7 +62,9 @@ def changed(folder: Path, edits: tuple[tuple[str, str], ...], section: str) -> t
 
 def verified(folder: Path, edits: tuple[tuple[str, str], ...], section: str) -> VerifyResult:
     case, port = changed(folder, edits, section)
-    wanted = Wanted(SimOptions(), families=("integers",), port_of=partial(plan_of_case, port=port), finished=True)
+    wanted = Wanted(
+        SimOptions(), families=("integers",), port_of=partial(Ports(current()).of_case, port=port), finished=True
+    )
     return verify_cases([load_case(case)], wanted, ToolkitBuilder())
 
 

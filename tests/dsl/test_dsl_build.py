@@ -451,13 +451,14 @@ def test_too_much_shared_memory_is_an_error() -> None:
 OLDER = """
 from pathlib import Path
 from porter.build.dsl import dsl_version
-from porter.cli.porting import plan_of
+from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.verify.builder import ToolkitBuilder
 from porter.verify.case import load_case
 from porter.verify.backends import SimBackend
 from porter.verify.runner import VerifyOptions, verify
 case = load_case(Path({case!r}))
-plan, notes = plan_of(case.kernel)
+plan, notes = Ports(current()).of_file(case.kernel)
 assert plan is not None, notes
 rows = verify(case, plan, ToolkitBuilder(), SimBackend(), VerifyOptions(families=({family!r},))).rows
 for row in rows:

@@ -12,7 +12,8 @@ from grade.kernels import timed_launch
 
 from porter.build.toolchain import find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.porting import plan_of_case
+from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.grade.kernels import DEPTH, Timed
 from porter.grade.reading import Launch, read_shape
 from porter.grade.shape import Shape
@@ -81,7 +82,9 @@ def test_kernels_of_the_corpus(name: str) -> None:
     """Originals and ports: MMAs to a byte as in the text, and where each block has one tile, so many stages of them as
     K takes."""
     case = load_case(CORPUS / name / "case.yaml")
-    found, _ = prepare(case, ["original", "port"], make_builder(find_toolkit()), case.sizes, 0, plan_of_case)
+    found, _ = prepare(
+        case, ["original", "port"], make_builder(find_toolkit()), case.sizes, 0, Ports(current()).of_case
+    )
     assert len(found) == 2
     for p in found:
         assert p.kernel.function is not None
@@ -102,7 +105,7 @@ def test_what_is_not_alike() -> None:
     for name, smaller in (("gemm_splitk", False), ("attention_fwd", True)):
         assert name in PARTLY
         case = load_case(CORPUS / name / "case.yaml")
-        found, _ = prepare(case, ["original"], make_builder(find_toolkit()), case.sizes, 0, plan_of_case)
+        found, _ = prepare(case, ["original"], make_builder(find_toolkit()), case.sizes, 0, Ports(current()).of_case)
         (p,) = found
         assert p.kernel.function is not None
         shape = read_shape(p.kernel.module, p.kernel.function, Launch(**launched(p.kernel, p.problem, p.launch))).shape

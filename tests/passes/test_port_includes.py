@@ -127,10 +127,11 @@ def test_scan_counts_them(tmp_path: Path) -> None:
 
 
 def test_verify_does_not_take_it_for_ported(tmp_path: Path) -> None:
-    from porter.cli.porting import plan_of
+    from porter.cli.context import current
+    from porter.cli.making import Ports
 
     (tmp_path / "kernel.cu").write_text('#include "gone.cuh"\n')
-    plan, left = plan_of(tmp_path / "kernel.cu")
+    plan, left = Ports(current()).of_file(tmp_path / "kernel.cu")
     assert plan is None
     assert [d.code.id for d in left] == ["PT5028", "PT1005", "PT1007"]
 

@@ -12,8 +12,9 @@ from kernels import LOOP, STORE, SYNC, compiles, port_files, wrapper
 from object_kernels import CASE, KERNELS
 
 from porter.build.nvcc import CompileRequest, compile_ptx
+from porter.cli.context import current
 from porter.cli.main import main
-from porter.cli.porting import plan_of
+from porter.cli.making import Ports
 from porter.diagnostics import Code, ExitCode
 from porter.lang.sources import load_sources
 from porter.passes.embedded import port_cuda_file
@@ -300,10 +301,10 @@ def test_what_was_ported_verifies(tmp_path: Path) -> None:
 
 def test_what_was_left_has_no_verdict(tmp_path: Path) -> None:
     path = beside(tmp_path)
-    plan, said = plan_of(path, entry="ns::bad")
+    plan, said = Ports(current()).of_file(path, entry="ns::bad")
     assert plan is None
     assert said[0].code is Code.PORT_INCOMPLETE
-    plan, said = plan_of(path, entry="kernel")
+    plan, said = Ports(current()).of_file(path, entry="kernel")
     assert plan is not None
     assert any(d.code is Code.KERNEL_LEFT for d in said)
 

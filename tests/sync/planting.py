@@ -9,7 +9,8 @@ from functools import cache
 from corpus_kernels import CORPUS
 from edits import Edit, declared
 
-from porter.cli.porting import plan_of_case
+from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.facts.machine import Schedule
@@ -30,7 +31,7 @@ TURNS = (1, 2, 3, 4, 8, 9, 12, 13, 16)
 @cache
 def program(kernel: str, name: str) -> Program:
     case = load_case(CORPUS / kernel / "case.yaml")
-    plan = plan_of_case(case, None)[0] if name == "port" else None
+    plan = Ports(current()).of_case(case, None)[0] if name == "port" else None
     return Program(case, ToolkitBuilder(), plan)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from corpus_kernels import CORPUS
 
-from porter.cli.porting import plan_of_case
+from porter.cli.context import current
+from porter.cli.making import Ports
 from porter.facts.code import Code
 from porter.facts.flow import Flow
 from porter.sync.checked import Verdict, check
@@ -39,7 +40,7 @@ def built(kernel: str) -> tuple[Problem, BuiltKernel, list[dict[str, Any]]]:
     record = json.loads((RECORDS / f"{kernel}.json").read_text(encoding="utf-8"))
     sizes = {name: number(value) for name, value in (pair.split("=") for pair in record["sizes"].split(", "))}
     case = load_case(CORPUS / kernel / "case.yaml")
-    plan, _ = plan_of_case(case, None)
+    plan, _ = Ports(current()).of_case(case, None)
     assert plan is not None
     port = build_port(bind(case, sizes), plan, ToolkitBuilder())
     return port.problem, port.kernel, [row for row in record["rows"] if "at" not in row]

@@ -9,7 +9,9 @@ import pytest
 from fakes_verify import CASE, FakeBackend, FakeBuilder, gemm, module_for, write_case
 
 from porter.build.port_plan import PortPlan
-from porter.cli.porting import case_of_port, plan_of_case
+from porter.cli.context import current
+from porter.cli.making import Ports
+from porter.cli.porting import case_of_port
 from porter.diagnostics import Code, PorterError
 from porter.verify.builder import BuiltKernel
 from porter.verify.case import load_case
@@ -60,7 +62,7 @@ class Watching(FakeBackend):
 def given(case, builder=None, **options):
     """What original and port are given under `verify`, and the result."""
     backend = Watching()
-    plan, _ = plan_of_case(case, PORTED)
+    plan, _ = Ports(current()).of_case(case, PORTED)
     chosen = VerifyOptions(families=["integers"], **options)
     result = verify(case, plan, builder or FakeBuilder(), backend, chosen)
     return backend.given, result
@@ -137,7 +139,7 @@ def test_what_porter_makes_says_itself_what_it_changes(tmp_path):
 
 def test_hazards_and_mutants_run_on_the_ports_launch(tmp_path):
     case = case_with(tmp_path, "{launch: {block: [256]}, tensor_maps: {map_a: {box: [32, 64]}}}")
-    found, _ = prepare(case, ["original", "port"], FakeBuilder(), {}, 0, lambda c: plan_of_case(c, PORTED))
+    found, _ = prepare(case, ["original", "port"], FakeBuilder(), {}, 0, lambda c: Ports(current()).of_case(c, PORTED))
     assert [p.launch.block[0] for p in found] == [128, 256]
     assert [p.problem.tensor_maps["map_a"].map.box for p in found] == [(64, 64), (64, 32)]
 
@@ -237,6 +239,6 @@ def test_kernels_whose_host_code_launches_them_take_no_launch(tmp_path):
 
 def test_a_port_is_compiled_with_its_own_problem(tmp_path):
     case = case_with(tmp_path, "params: [map_a, C]")
-    built = build_port(bind(case), plan_of_case(case, PORTED)[0], FakeBuilder())
+    built = build_port(bind(case), Ports(current()).of_case(case, PORTED)[0], FakeBuilder())
     assert len(built.kernel.module.functions[0].params) == 2
     assert len(module_for(bind(case), "sm_90a").functions[0].params) == 6
