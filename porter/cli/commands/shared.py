@@ -234,7 +234,7 @@ def asked_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style: for commands that make a port of the compat style where nobody says. The session has it."""
     return click.option(
         "--style", "asked_style", type=click.Choice(STYLES), default=COMPAT, show_default=True, expose_value=False,
-        callback=_take_asked_style, help="The style of the port, as `porter port` has it; steps are not proved here.",
+        callback=_take_asked_style, help="The style of the port, proved as `porter port` proves it.",
     )(function)  # fmt: skip
 
 
