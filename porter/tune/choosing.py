@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -15,7 +15,7 @@ from porter.passes.ported import Ported
 from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes, port_of
 from porter.tune.searching import Make, OfRoot, WithoutError, builder_of, of_step
 from porter.tune.staging import port_plan, problem_of
-from porter.verify.prepare import Prepared, prepare
+from porter.verify.prepare import prepare
 
 GAIN = 0.01
 """A gain below this share is none."""
@@ -91,46 +91,28 @@ class Choice(OfRoot):
         using = calibration_of(self.session, None)
         return grade_with(shape, problem_of(self.session), using, lifts=False).rate
 
-    def built(self, ported: Ported) -> Iterator[Prepared]:
-        """The instantiations of a port that the sizes of its cases compile, each once.
+    def built_of(self, ported: Ported) -> dict[str, Built]:
+        """What the sizes of cases compile of a port, by what the compiler calls it.
 
         Raises:
-            WithoutError: no case runs it; PorterError: what compiling raises.
+            WithoutError: no case runs it, or one is not graded; PorterError: what compiling raises.
         """
         cases = cases_of(self.root)
         if not cases:
             raise self.without("a case beside it, whose launch is graded")
         made_of, builder = port_of(port_plan(self.session, ported, self.of(ported))), builder_of(self.session)
-        seen: set[str] = set()
+        found: dict[str, Built] = {}
         for case, sizes in ((c, sizes) for c in cases for sizes in graded_sizes(c)):
             for one in prepare(case, ["port"], builder, sizes, 0, made_of)[0]:
-                if one.kernel.function is not None and one.kernel.entry not in seen:
-                    seen.add(one.kernel.entry)
-                    yield one
-
-    def read(self, one: Prepared) -> tuple[str, Shape]:
-        """A kernel's name, and what the grade takes of it.
-
-        Raises:
-            WithoutError: it is not graded.
-        """
-        found = candidate(one.program, one.kernel, one.problem, one.launch)
-        if found.reading.shape is None or found.gaps:
-            raise self.without(f"what is graded: {'; '.join(found.gaps)}")
-        return found.kernel, found.reading.shape
-
-    def built_of(self, ported: Ported) -> dict[str, Built]:
-        """What cases compile of a port, by what the compiler calls it.
-
-        Raises:
-            WithoutError: one is not graded; PorterError: what compiling raises.
-        """
-        found: dict[str, Built] = {}
-        for one in self.built(ported):
-            used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
-            name, shape = self.read(one)
-            spilled = used.spill_stores + used.spill_loads if used is not None else 0
-            found[one.kernel.entry] = Built(name, spilled, shape)
+                kernel = one.kernel
+                if kernel.function is None or kernel.entry in found:
+                    continue
+                read = candidate(one.program, kernel, one.problem, one.launch)
+                if read.reading.shape is None or read.gaps:
+                    raise self.without(f"what is graded: {'; '.join(read.gaps)}")
+                used = kernel.assembled().resources.get(kernel.entry) if kernel.assembled is not None else None
+                spilled = used.spill_stores + used.spill_loads if used is not None else 0
+                found[kernel.entry] = Built(read.kernel, spilled, read.reading.shape)
         return found
 
     def require_gain(self, before: Mapping[str, Built], after: Mapping[str, Built]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan, materialize
-from porter.diagnostics import Code, Diagnostic
+from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.lang.sources import load_sources
@@ -58,7 +58,7 @@ class _Choice(Choice):
 
     def choose(self, trial: Ported) -> None:
         if not self.has_step(trial):
-            raise WithoutError(*_about(trial, self.root))
+            raise self.missing(trial)
         rates, only = [], adding(self.make, chosen=of_step(NAME, [self.root.path]))
         for made, one, how in ((self.ported, self.root, self.make), (trial, self.of(trial), only)):
             try:
@@ -83,14 +83,6 @@ class _Choice(Choice):
         make = adding(make, chosen=of_step(BLOCKS, sharing.roots))
         ported = stored(self.session, sharing.ported, make).ported
         return shape_of(self.session, ported, next(r for r in ported.roots if r.path == root.path))
-
-
-def _about(trial: Ported, root: PortedRoot) -> Iterator[Diagnostic]:
-    """Why a root is without the step, as its port says."""
-    for said in trial.diagnostics:
-        there = said.where is not None and said.where.path in root.files
-        if said.code is Code.NATIVE_LEFT and said.values.get("step") == NAME and there:
-            yield said
 
 
 def not_followed(session: Searching | None, plan: PortPlan, root: PortedRoot) -> str:
