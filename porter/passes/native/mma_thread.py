@@ -24,7 +24,7 @@ from porter.passes.native.mainloop import Pipelined, in_loop
 from porter.passes.native.sites import Changes, Place, is_in, own_lines, prefix, statement_of, written
 from porter.passes.native.slicing import BLOCKS, Level, Slice
 from porter.passes.native.taking import Taking
-from porter.passes.native.texts import indented, ported_text, tile_lines
+from porter.passes.native.texts import indented, lines_at, ported_text, tile_lines
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -296,10 +296,8 @@ class Move:
         yield f"{pad}{state}.end({tiles});"
 
     def _lines(self, node: Node, pad: str) -> Iterator[str]:
-        function = self.function
-        text = self._ported(function.span(node))
-        if text.strip() not in ("", ";"):
-            yield from indented(text, self.context.indent(function, function.span(node)), pad)
+        if self._ported(self.function.span(node)).strip() not in ("", ";"):
+            yield from lines_at(self.context, self.function, node, pad)
 
     def _statement(self, node: Node, pad: str) -> Iterator[str]:
         for accumulator in self.kernel.accumulators:
