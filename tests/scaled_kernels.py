@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from porter.diagnostics import Code
@@ -63,6 +64,14 @@ def kernel_text(**parts: str) -> str:
     for name, value in {**DEFAULTS, **parts}.items():
         text = text.replace(f"@{name}@", value)
     return text
+
+
+def one_after_another(count: int) -> str:
+    """The kernel with as many such sums, each of 16 columns in Tensor Memory."""
+    text = kernel_text()
+    first, last = text.index("    float part[8]"), text.index("    for (int i = 0; i < 8; ++i) out")
+    sums = (re.sub(r"\b(part|sum)\b", rf"\g<1>{i}", text[first:last]) for i in range(count))
+    return text[:first] + "".join(sums) + text[last:].replace("sum[i]", "sum0[i]")
 
 
 def ported(folder: Path, steps: tuple[str, ...] = (NAME,), full_rate: bool = True, **parts: str) -> PortResult:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from porter.build.toolchain import find_toolkit
@@ -104,8 +104,13 @@ class Auto:
         """The port with M=128 MMAs where that is known to be right and no slower; one note a kernel says why not."""
         steps = native.given(ported, make, lambda made, root: self._against_steps(made, root, make))
         ported, make = steps.ported, adding(make, without=steps.without)
-        half = _Half(make, frozenset(r.path for r in taken(ported)))
-        found = given(ported, half.with_m64, lambda made, root: self._said(made, root, half))
+        paths = frozenset(r.path for r in taken(ported))
+        half = cache(partial(make, half_rate=paths))
+
+        def with_m64(*, half_rate: frozenset[str]) -> Ported:
+            return half() if half_rate == paths else make(half_rate=half_rate)
+
+        found = given(ported, with_m64, lambda made, root: self._said(made, root, half))
         found.diagnostics[:] = _together(found.diagnostics, self.budget)
         found.diagnostics[:] = one_each(found.diagnostics, found.roots, self.session.verbosity > 0)
         found.diagnostics[:] = [d for d in found.diagnostics if d.code is not Code.NATIVE_LEFT]
@@ -139,7 +144,9 @@ class Auto:
             self._proofs = Proofs(builder_of(self.session), self.session, self.budget, self.known, self.compares)
         return self._proofs
 
-    def _said(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
+    def _said(self, ported: Ported, root: PortedRoot, half: Callable[[], Ported]) -> Diagnostic:
+        """What verified the M=128 MMAs of a root, or why nothing did. `half`: the port with M=64 everywhere, which is
+        made when it is asked for."""
         found = outlook(Path(root.path), root.full_rate or root.kernels, root.dsl)
         barred = found.missing or ("" if self.asks or is_granted() else _untrusted(root, found.code))
         if barred:
@@ -161,8 +168,8 @@ class Auto:
         found = compared(self.compares, ported, root, self.budget)
         return untried(root.path, f"{barred}; {found}", root.path) if isinstance(found, str) else found
 
-    def _tried(self, ported: Ported, root: PortedRoot, half: _Half) -> Diagnostic:
-        lost = slower(self.session, ported, lambda: half.port, root.path, self.proofs.builder)
+    def _tried(self, ported: Ported, root: PortedRoot, half: Callable[[], Ported]) -> Diagnostic:
+        lost = slower(self.session, ported, half, root.path, self.proofs.builder)
         if lost is not None:
             what = OWN_WORDS if root.idiomatic else M128
             return lost.said(Code.FULL_RATE_SLOWER, root.path, what)
@@ -171,25 +178,6 @@ class Auto:
             return Diagnostic(Code.FULL_RATE_PROVED, None, {"path": root.path, "cases": "", "sizes": 0})
         found = self.proofs.full_rate(ported, root)
         return of_file(found) if str(found.values.get("what", "")).endswith(SPENT) else found
-
-
-@dataclass
-class _Half:
-    """The port with M=64 everywhere, which is made when it is asked for."""
-
-    make: Make
-    paths: frozenset[str]
-    _made: Ported | None = None
-
-    @property
-    def port(self) -> Ported:
-        if self._made is None:
-            self._made = self.make(half_rate=self.paths)
-        return self._made
-
-    def with_m64(self, *, half_rate: frozenset[str]) -> Ported:
-        """The port with M=64 in some roots."""
-        return self.port if half_rate == self.paths else self.make(half_rate=half_rate)
 
 
 def _untrusted(root: PortedRoot, code: Sequence[str]) -> str:

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.passes.ported import Ported
 from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes, port_of
-from porter.tune.searching import OfRoot, WithoutError, builder_of
+from porter.tune.searching import Make, OfRoot, WithoutError, builder_of, of_step
 from porter.tune.staging import port_plan, problem_of
-from porter.verify.prepare import Prepared, prepare
+from porter.verify.prepare import prepare
 
 GAIN = 0.01
 """A gain below this share is none."""
@@ -40,12 +42,14 @@ class Built:
 @dataclass(frozen=True)
 class Said:
     """What is said of a step that brings nothing, of one with which an instantiation, `{name}`, is slower, and of one
-    with which it has no room or spills more; nothing is asked of what is empty."""
+    with which it has no room or spills more; nothing is asked of what is empty. `no_use`: what its port says of kernels
+    that have no use for it."""
 
     as_fast: str
     slower: str
     room: str = ""
     registers: str = ""
+    no_use: Sequence[str] = ()
 
 
 class SpillsError(WithoutError):
@@ -57,6 +61,23 @@ class Choice(OfRoot):
     """Whether one root of a port is to have a step."""
 
     chosen: bool = False
+
+    SAID: ClassVar[Said]
+
+    def choose(self, trial: Ported) -> None:
+        """Take the step that `trial` has.
+
+        Raises:
+            WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling raises.
+        """
+        if not self.has_step(trial):
+            raise self.missing(trial, self.SAID.no_use)
+        self.require_gain(self.without_step(), self.built_of(trial))
+        self.chosen = True
+
+    def without_step(self) -> Mapping[str, Built]:
+        """What cases compile of the root as it is."""
+        return self.built_of(self.ported)
 
     def has_step(self, trial: Ported) -> bool:
         return self.NAME in self.of(trial).native
@@ -70,58 +91,40 @@ class Choice(OfRoot):
         using = calibration_of(self.session, None)
         return grade_with(shape, problem_of(self.session), using, lifts=False).rate
 
-    def built(self, ported: Ported) -> Iterator[Prepared]:
-        """The instantiations of a port that the sizes of its cases compile, each once.
+    def built_of(self, ported: Ported) -> dict[str, Built]:
+        """What the sizes of cases compile of a port, by what the compiler calls it.
 
         Raises:
-            WithoutError: no case runs it; PorterError: what compiling raises.
+            WithoutError: no case runs it, or one is not graded; PorterError: what compiling raises.
         """
         cases = cases_of(self.root)
         if not cases:
             raise self.without("a case beside it, whose launch is graded")
         made_of, builder = port_of(port_plan(self.session, ported, self.of(ported))), builder_of(self.session)
-        seen: set[str] = set()
+        found: dict[str, Built] = {}
         for case, sizes in ((c, sizes) for c in cases for sizes in graded_sizes(c)):
             for one in prepare(case, ["port"], builder, sizes, 0, made_of)[0]:
-                if one.kernel.function is not None and one.kernel.entry not in seen:
-                    seen.add(one.kernel.entry)
-                    yield one
-
-    def read(self, one: Prepared) -> tuple[str, Shape]:
-        """A kernel's name, and what the grade takes of it.
-
-        Raises:
-            WithoutError: it is not graded.
-        """
-        found = candidate(one.program, one.kernel, one.problem, one.launch)
-        if found.reading.shape is None or found.gaps:
-            raise self.without(f"what is graded: {'; '.join(found.gaps)}")
-        return found.kernel, found.reading.shape
-
-    def built_of(self, ported: Ported) -> dict[str, Built]:
-        """What cases compile of a port, by what the compiler calls it.
-
-        Raises:
-            WithoutError: one is not graded; PorterError: what compiling raises.
-        """
-        found: dict[str, Built] = {}
-        for one in self.built(ported):
-            used = one.kernel.assembled().resources.get(one.kernel.entry) if one.kernel.assembled is not None else None
-            name, shape = self.read(one)
-            spilled = used.spill_stores + used.spill_loads if used is not None else 0
-            found[one.kernel.entry] = Built(name, spilled, shape)
+                kernel = one.kernel
+                if kernel.function is None or kernel.entry in found:
+                    continue
+                read = candidate(one.program, kernel, one.problem, one.launch)
+                if read.reading.shape is None or read.gaps:
+                    raise self.without(f"what is graded: {'; '.join(read.gaps)}")
+                used = kernel.assembled().resources.get(kernel.entry) if kernel.assembled is not None else None
+                spilled = used.spill_stores + used.spill_loads if used is not None else 0
+                found[kernel.entry] = Built(read.kernel, spilled, read.reading.shape)
         return found
 
-    def require_gain(self, before: Mapping[str, Built], after: Mapping[str, Built], said: Said) -> None:
+    def require_gain(self, before: Mapping[str, Built], after: Mapping[str, Built]) -> None:
         """Raises WithoutError: by the grade an instantiation is slower, or none is faster; SpillsError: ptxas spills
         more."""
-        best = 0.0
+        said, best = self.SAID, 0.0
         for one, other in ((one, after[key]) for key, one in before.items()):
             more = other.spilled - one.spilled
             if said.registers and more > 0:
                 who = said.registers.format(name=one.name)
                 raise SpillsError(*self.without(f"registers for {who}: ptxas spills {more} bytes more").said)
-            self.require_room(other, said)
+            self.require_room(other)
             gain = self.gain(one.shape, other.shape)
             if gain < -GAIN:
                 raise self.without(f"a gain: by the grade {said.slower.format(name=one.name)}")
@@ -129,20 +132,22 @@ class Choice(OfRoot):
         if best <= GAIN:
             raise self.without(said.as_fast)
 
-    def require_room(self, one: Built, said: Said) -> None:
+    def require_room(self, one: Built) -> None:
         """Raises WithoutError: shared memory does not hold what a kernel asks for."""
         try:
-            fitting(one.shape) if said.room else None
+            fitting(one.shape) if self.SAID.room else None
         except Impossible as error:
-            raise self.without(f"room for {said.room.format(name=one.name)}: {error}") from None
+            raise self.without(f"room for {self.SAID.room.format(name=one.name)}: {error}") from None
 
 
-def ended(
-    ported: Ported, trial: Ported, choices: Sequence[Choice], said: Sequence[Diagnostic],
-    make: Callable[[frozenset[str]], Ported],
-) -> Chosen:  # fmt: skip
-    """The port with a step in the roots for which it was chosen, of those that `trial` has it for."""
+def chosen(ported: Ported, make: Make, choices: Sequence[Choice], said: Sequence[Diagnostic] = ()) -> Chosen:
+    """The port with a step in the roots for which it is chosen; `said`: why others are no choice."""
+    if not choices:
+        return Chosen(ported, said=tuple(said))
+    name, paths = choices[0].NAME, frozenset(c.root.path for c in choices)
+    trial = make(chosen=of_step(name, paths))
+    said = (*said, *(d for c in choices for d in c.try_to(partial(c.choose, trial))))
     found = frozenset(c.root.path for c in choices if c.chosen)
-    if found and found == {c.root.path for c in choices}:
-        return Chosen(trial, found, tuple(said))
-    return Chosen(make(found) if found else ported, found, tuple(said))
+    if found == paths:
+        return Chosen(trial, found, said)
+    return Chosen(make(chosen=of_step(name, found)) if found else ported, found, said)

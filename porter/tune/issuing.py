@@ -4,7 +4,7 @@ no more. It is held against what a second block on the SM brings, and may go wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,12 +13,11 @@ from porter.passes.native.ahead import NAME
 from porter.passes.native.blocks import NAME as BLOCKS
 from porter.passes.native.product import NO_USE
 from porter.passes.ported import Ported, PortedRoot
-from porter.tune.choosing import Choice, Chosen, Said, SpillsError
+from porter.tune.choosing import Built, Choice, Chosen, Said, SpillsError
 from porter.tune.searching import Make, Searching, adding, cuda_roots, of_step
 from porter.tune.tuning import tuned
 
 AS_FAST = "a gain: by the grade its loops are as fast without"
-_SAID = Said(AS_FAST, "{name} is slower with its first product a turn ahead", room="{name}", registers="{name}")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def issued(session: Searching, ported: Ported, make: Make, blocks: frozenset[str
         # one block that multiplies ahead, in place of two
         single = asked(able, blocks - able)()
         for choice in (c for c in choices if c.root.path in able & blocks):
-            choice.held_against(trial if choice.chosen else ported)
+            choice.best = trial if choice.chosen else ported
             if not _tried(session, choice, single, asked(able, blocks - able)):
                 kept -= {choice.root.path}
     found = frozenset(c.root.path for c in choices if c.chosen)
@@ -85,19 +84,18 @@ class _Choice(Choice):
     spills: bool = False
 
     NAME = NAME
+    SAID = Said(
+        AS_FAST, "{name} is slower with its first product a turn ahead", room="{name}", registers="{name}",
+        no_use=NO_USE,
+    )  # fmt: skip
 
-    def held_against(self, ported: Ported) -> None:
-        self.best = ported
+    def without_step(self) -> Mapping[str, Built]:
+        return self.built_of(self.best or self.ported)
 
     def choose(self, trial: Ported) -> None:
-        """Raises WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling
-        raises."""
-        if not self.has_step(trial):
-            raise self.missing(trial, NO_USE)
         self.spills = False
         try:
-            self.require_gain(self.built_of(self.best or self.ported), self.built_of(trial), _SAID)
+            super().choose(trial)
         except SpillsError:
             self.spills = True
             raise
-        self.chosen = True

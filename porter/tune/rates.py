@@ -7,16 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.grade.model import percent
 from porter.passes.ported import Ported
-from porter.tune.candidates import calibration_of, candidate, cases_of, grade_with, graded_sizes, with_stages_of
+from porter.tune.candidates import (
+    calibration_of,
+    candidate,
+    cases_of,
+    grade_with,
+    graded_sizes,
+    port_of,
+    with_stages_of,
+)
 from porter.tune.choosing import GAIN
 from porter.tune.searching import Searching
 from porter.tune.staging import port_plan, problem_of
 from porter.verify.builder import Builder
-from porter.verify.case import Case
 from porter.verify.prepare import prepare
 
 
@@ -66,14 +72,9 @@ def _rates(session: Searching, ported: Ported, path: str, builder: Builder) -> I
     root = next(r for r in ported.roots if r.path == path)
     using, problem = calibration_of(session, None), problem_of(session)
     for case in cases_of(root):
-        plan = port_plan(session, ported, root).on(case.template, case.launch.grid)
-        known: dict[str, tuple[str, float]] = {}
-
-        def port_of(case: Case, plan: PortPlan = plan) -> tuple[PortPlan, list[Diagnostic]]:
-            return plan, []
-
+        made_of, known = port_of(port_plan(session, ported, root)), dict[str, tuple[str, float]]()
         for sizes in graded_sizes(case):
-            made, _ = prepare(case, ["original", "port"], builder, sizes, 0, port_of)
+            made, _ = prepare(case, ["original", "port"], builder, sizes, 0, made_of)
             read = [candidate(p.program, p.kernel, p.problem, p.launch) for p in made if p.kernel.function is not None]
             if len(read) != len(made) or len(read) < 2:
                 continue

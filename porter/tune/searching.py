@@ -109,7 +109,7 @@ class OfRoot:
     def missing(self, trial: Ported, but: Sequence[str] = ()) -> WithoutError:
         """What a port that was to have the step says of this root, but for what says that it has no use for it."""
         about = [d for d in trial.diagnostics if d.code is Code.NATIVE_LEFT and d.values.get("step") == self.NAME]
-        mine = [d for d in about if d.values["kernel"] == ", ".join(self.root.kernels)]
+        mine = [d for d in about if d.where is not None and d.where.path in self.root.files]
         return WithoutError(*(d for d in mine if d.values["what"] not in but))
 
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan, Relaunch, materialize
@@ -140,14 +141,14 @@ def staged(session: Searching, ported: Ported, make: Make) -> Staged:
     said: list[Diagnostic] = []
     choices: list[_Choice] = []
     without: Pairs = frozenset()
-    for step, how in ((PAIR, _PAIRS), (WIDE_PAIR, _WIDE_PAIRS), (TILES, _TAKING)):
-        slower = _slower(session, ported, make, (step, how), said, without)
-        if slower:
-            without |= slower
-            ported = make(without=without)
-    if ordered := _in_l2(session, ported, said):
-        without |= ordered
-        ported = make(without=without)
+    for name in (*_BESIDE, RASTER):
+        asked = [r for r in ported.roots if name in r.native]
+        others = cache(partial(make, without=without | {(r.path, name) for r in asked}))
+        why_not = partial(_slower, name, others) if name in _BESIDE else _in_l2
+        what = {r.path: why_not(session, ported, r) for r in asked}
+        said += [lacking(r, name, what[r.path]) for r in asked if what[r.path]]
+        without |= {(path, name) for path, why in what.items() if why}
+        ported = make(without=without) if any(what.values()) else ported
     if without:
         make = adding(make, without=without)
     for root in cuda_roots(ported):
@@ -168,60 +169,45 @@ def problem_of(session: Searching) -> Problem:
     return read_problem(session.problem) if session.problem else STANDARD
 
 
-_PAIRS = ("pairs reach", "single CTAs")
-_WIDE_PAIRS = ("pairs with two tiles beside each other reach", "pairs with one")
-_TAKING = ("blocks that take tiles over reach", "blocks of one tile")
+_BESIDE = {
+    PAIR: ("pairs reach", "single CTAs"),
+    WIDE_PAIR: ("pairs with two tiles beside each other reach", "pairs with one"),
+    TILES: ("blocks that take tiles over reach", "blocks of one tile"),
+}
+"""Steps that a port has but where the grade finds it as fast without, and what kernels are with and without them."""
 
 
 def _slower(
-    session: Searching, ported: Ported, make: Make, step: tuple[str, tuple[str, str]], said: list[Diagnostic],
-    without: Pairs,
-) -> Pairs:  # fmt: skip
-    """Roots with a step that the grade finds no faster for it: of a product of few tiles some SMs have nothing to do,
-    whatever the others do. Where there is no grade they have it. `step`: its name, and what kernels are with and
-    without it."""
-    name, how = step
-    taken = [r for r in ported.roots if name in r.native]
-    if not taken:
-        return frozenset()
-    problem, using = problem_of(session), calibration_of(session, None)
-    others = make(without=without | {(r.path, name) for r in taken})
-    slower = set()
-    for root in taken:
-        other = next(r for r in others.roots if r.path == root.path)
-        try:
-            shapes = [shape_of(session, made, r) for made, r in ((ported, root), (others, other))]
-            if name == WIDE_PAIR:
-                # operands of a stage are more: both have as many of these as fit
-                shapes = [fullest(shape) for shape in shapes]
-            rates = [grade_with(shape, problem, using, lifts=False).rate for shape in shapes]
-        except (WithoutError, PorterError, ValueError):
-            continue
-        if rates[0] <= rates[1]:
-            slower.add((root.path, name))
-            what = f"a gain at {problem}: by the grade {how[0]} {rates[0]:.1%}, {how[1]} {rates[1]:.1%}"
-            said.append(lacking(root, name, what))
-    return frozenset(slower)
+    name: str, others: Callable[[], Ported], session: Searching, ported: Ported, root: PortedRoot
+) -> str:  # fmt: skip
+    """What the grade says of a step by which a root is no faster than it is without, as `others` have it: of a product
+    of few tiles some SMs have nothing to do, whatever the others do. Where there is no grade it stays."""
+    (with_it, without_it), problem, using = _BESIDE[name], problem_of(session), calibration_of(session, None)
+    bare = others()
+    other = next(r for r in bare.roots if r.path == root.path)
+    try:
+        shapes = [shape_of(session, made, one) for made, one in ((ported, root), (bare, other))]
+        if name == WIDE_PAIR:
+            # operands of a stage are more: both have as many of these as fit
+            shapes = [fullest(shape) for shape in shapes]
+        rates = [grade_with(shape, problem, using, lifts=False).rate for shape in shapes]
+    except (WithoutError, PorterError, ValueError):
+        return ""
+    reached = f"by the grade {with_it} {rates[0]:.1%}, {without_it} {rates[1]:.1%}"
+    return f"a gain at {problem}: {reached}" if rates[0] <= rates[1] else ""
 
 
-def _in_l2(session: Searching, ported: Ported, said: list[Diagnostic]) -> Pairs:
-    """Roots whose tiles have another order that asks no less of memory: L2 holds what those that run at a time load, or
+def _in_l2(session: Searching, ported: Ported, root: PortedRoot) -> str:
+    """What keeps another order of tiles from asking less of memory: L2 holds what those that run at a time load, or
     nobody knows what that is."""
     problem = problem_of(session)
-    left = set()
-    for root in (r for r in ported.roots if RASTER in r.native):
-        try:
-            what = no_order(shape_of(session, ported, root), problem, GROUP)
-        except WithoutError as none:
-            what = "; ".join(str(d.values["what"]) for d in none.said)
-        except (PorterError, ValueError) as error:
-            what = f"what is loaded: {error.diagnostic.message if isinstance(error, PorterError) else error}"
-        else:
-            what = f"a gain at {problem}: {what}" if what else ""
-        if what:
-            left.add((root.path, RASTER))
-            said.append(lacking(root, RASTER, what))
-    return frozenset(left)
+    try:
+        what = no_order(shape_of(session, ported, root), problem, GROUP)
+    except WithoutError as none:
+        return "; ".join(str(d.values["what"]) for d in none.said)
+    except (PorterError, ValueError) as error:
+        return f"what is loaded: {error.diagnostic.message if isinstance(error, PorterError) else error}"
+    return f"a gain at {problem}: {what}" if what else ""
 
 
 @dataclass

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from porter.build.port_plan import PortPlan, materialize
-from porter.diagnostics import Code, Diagnostic
+from porter.diagnostics import Diagnostic
 from porter.grade.changes import Impossible, fitting
 from porter.grade.shape import Shape
 from porter.lang.sources import load_sources
@@ -21,7 +21,7 @@ from porter.passes.widening import why_not
 from porter.scan.pipeline import pipelines
 from porter.scan.staging import HostLaunch, launch_of
 from porter.steps.cute import WIDE_PAIR
-from porter.tune.choosing import GAIN, Choice, Chosen, ended
+from porter.tune.choosing import GAIN, Choice, Chosen, chosen
 from porter.tune.searching import Make, Searching, WithoutError, adding, cuda_roots, of_step
 from porter.tune.sharing import shared
 from porter.tune.staging import major_of, problem_of, rules_of, shape_of, staged
@@ -38,14 +38,7 @@ def widened(session: Searching, ported: Ported, make: Make) -> Chosen:
     roots = [r for r in cuda_roots(ported) if NAME not in r.native]
     told = {r.path: _why_not(session, ported, r) for r in roots}
     said = [d for d in told.values() if d is not None and d.values["what"] != AS_WIDE]
-    roots = [r for r in roots if told[r.path] is None]
-    wanted = frozenset(r.path for r in roots)
-    if not wanted:
-        return Chosen(ported, said=tuple(said))
-    trial = make(chosen=of_step(NAME, wanted))
-    choices = [_Choice(session, ported, root) for root in roots]
-    said += [d for choice in choices for d in choice.try_to(partial(choice.choose, trial, make))]
-    return ended(ported, trial, choices, said, lambda found: make(chosen=of_step(NAME, found)))
+    return chosen(ported, make, [_Choice(session, ported, r, make=make) for r in roots if told[r.path] is None], said)
 
 
 def _why_not(session: Searching, ported: Ported, root: PortedRoot) -> Diagnostic | None:
@@ -55,18 +48,19 @@ def _why_not(session: Searching, ported: Ported, root: PortedRoot) -> Diagnostic
     return why_not(sources, rules, lambda path, dirs: pipelines(path, rules, dirs), ported.keeps_hopper)
 
 
+@dataclass(kw_only=True)
 class _Choice(Choice):
     """Whether tiles of one root are to be twice as wide."""
 
+    make: Make
+
     NAME = NAME
 
-    def choose(self, trial: Ported, make: Make) -> None:
-        """Raises WithoutError: a fact is missing in the text, or it is no faster; PorterError: what compiling
-        raises."""
+    def choose(self, trial: Ported) -> None:
         if not self.has_step(trial):
-            raise WithoutError(*_about(trial, self.root))
-        rates, only = [], adding(make, chosen=of_step(NAME, [self.root.path]))
-        for made, one, how in ((self.ported, self.root, make), (trial, self.of(trial), only)):
+            raise self.missing(trial)
+        rates, only = [], adding(self.make, chosen=of_step(NAME, [self.root.path]))
+        for made, one, how in ((self.ported, self.root, self.make), (trial, self.of(trial), only)):
             try:
                 shape = self._with_others(made, one, how)
             except WithoutError as none:
@@ -89,14 +83,6 @@ class _Choice(Choice):
         make = adding(make, chosen=of_step(BLOCKS, sharing.roots))
         ported = stored(self.session, sharing.ported, make).ported
         return shape_of(self.session, ported, next(r for r in ported.roots if r.path == root.path))
-
-
-def _about(trial: Ported, root: PortedRoot) -> Iterator[Diagnostic]:
-    """Why a root is without the step, as its port says."""
-    for said in trial.diagnostics:
-        there = said.where is not None and said.where.path in root.files
-        if said.code is Code.NATIVE_LEFT and said.values.get("step") == NAME and there:
-            yield said
 
 
 def not_followed(session: Searching | None, plan: PortPlan, root: PortedRoot) -> str:

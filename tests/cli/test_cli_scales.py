@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes_cli import porter
-from scaled_kernels import kernel_text
+from scaled_kernels import kernel_text, one_after_another
 
 from porter.cli.building import make_builder
 from porter.cli.porting import look
@@ -83,6 +83,29 @@ def test_the_gate_takes_it_by_its_bound(scaled: Path) -> None:
     case = scaled.parent / "case.yaml"
     case.write_text(case.read_text() + "compare: bits\n")
     assert "differ in the bits" in failure(made(scaled))
+
+
+MANY = """\
+version: 1
+kernel: scaled.cu
+entry: kernel
+sizes: {S: 1}
+families: [integers]
+tensors:
+  out: {dtype: f32, shape: [2048], role: output}
+  bytes: {dtype: u8, shape: [128], role: input}
+launch: {grid: [1, 1, 1], block: [256, 1, 1]}
+params: [out, bytes, out, bytes, bytes, 0, 0, S]
+reference: "bytes"
+"""
+
+
+def test_factors_that_do_not_fit_beside_sums_fail_the_gate(tmp_path: Path) -> None:
+    """All 512 columns of Tensor Memory are those of sums."""
+    path = tmp_path / "scaled.cu"
+    path.write_text(one_after_another(32))
+    (tmp_path / "case.yaml").write_text(MANY)
+    assert "the accumulators and their factors do not fit into Tensor Memory" in failure(made(path, (NAME,)))
 
 
 def of_columns(scaled: Path) -> Path:

@@ -173,13 +173,22 @@ JUDGED |= {
 }
 
 
+JUDGED |= {
+    "rows of more warps than there is room for": {"THREADS": "1024"},
+    "rows beside more memory than there is room for": {
+        "SHARED": "225280", "BEHIND": "extern __shared__ char more[]; if (rows < 0) note(seen, more[ld]);",
+    },
+}  # fmt: skip
+
+
 def write(folder: Path, **parts: str) -> Path:
-    """The kernel with operands and its case, in a folder."""
-    parts = {"HELP": NOTE, **parts}
+    """The kernel with operands and its case, in a folder. `SHARED`: bytes of dynamic shared memory."""
+    parts = {"HELP": NOTE, "SHARED": "0", **parts}
     text = source(**{"MORE": ", const unsigned short* a_in, const unsigned short* b_in, float* seen", **parts})
     text = text.replace(", uint64_t a, uint64_t b, int rows", ", int rows").replace(
         "blockIdx.y * 128", "blockIdx.y * 64"
     )
     (folder / "kernel.cu").write_text(text.replace("    float acc[8] = {};\n", OPERANDS))
-    (folder / "case.yaml").write_text(CASE)
+    block = "block: [128, 1, 1]"
+    (folder / "case.yaml").write_text(CASE.replace(block, f"{block}, dynamic_smem: {parts['SHARED']}"))
     return folder / "kernel.cu"

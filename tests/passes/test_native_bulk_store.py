@@ -217,9 +217,6 @@ REFUSED = {
     "a store elsewhere": (
         {"MORE": ", float* sum", "AFTER": "sum[threadIdx.x] = acc[0];"}, "a loop over columns around this store",
     ),
-    "no room": (
-        {"THREADS": "1024"}, "room for 163840 bytes of rows",
-    ),
     "halves that no sum tells": (
         loop("for (int g = 0; g < 2; ++g) for (int e = 0; e < 4; ++e) "
              "out[size_t(row + e / 2 * 8) * ld + column + 16 * n + 8 * g + e % 2] = acc[4 * g + e];",

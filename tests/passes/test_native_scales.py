@@ -230,11 +230,6 @@ def test_a_plan_says_what_is_missing(tmp_path: Path) -> None:
     assert (plain.promotion, plain.scales) == ("", None)
 
 
-def test_factors_fit_beside_the_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("porter.passes.native.scales.COLUMNS", 31)
-    assert "16 columns of Tensor Memory for factors beside 16 of sums" in lacking(ported(tmp_path))
-
-
 ADDENDS = {
     "beside the product": "sum[i] += fmaf(part[i], upper, 1.f);",
     "beside another sum": "sum[i] = sum[i] + __fmaf_rn(upper, part[i], float(i));",

@@ -28,7 +28,7 @@ from porter.model.registers import CASTS
 from porter.model.scopes import resolve
 from porter.passes.context import PortContext, qualified
 from porter.passes.full_rate.loads import Loads
-from porter.passes.full_rate.proposing import Boxes, HostSide, Proposal
+from porter.passes.full_rate.proposing import Boxes, HostSide, Proposal, written_over
 from porter.passes.full_rate.renaming import reached
 from porter.passes.native.sites import Left, Place, is_all, path_of, statement_of
 from porter.ptx.ast import Mem
@@ -97,17 +97,10 @@ class _Permuting:
             if root.files[path].text(Span(start, end)) != box.text:
                 raise self.loads.left(copy, "the host code that makes its tensor map does not stand beside the kernel")
             self._edits[Edit(path, Span(start, end), str(PART).encode())] = None
-        self._stand_alone()
-        return list(self._edits)
-
-    def _stand_alone(self) -> None:
-        """That no other step of the port writes to the same places."""
-        written = [e for found in self.context.edits.values() for e in found]
-        for edit in self._edits:
-            for other in written:
-                inside = edit.span.start < other.span.start < edit.span.end
-                if other.path == edit.path and (inside or (len(other.span) and other.span.overlaps(edit.span))):
-                    raise self.loads.of_kernel("another step of the port writes where A is loaded")
+        edits = list(self._edits)
+        if written_over(self.context, edits) is not None:
+            raise self.loads.of_kernel("another step of the port writes where A is loaded")
+        return edits
 
     # --- A load
 

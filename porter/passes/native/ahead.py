@@ -19,7 +19,7 @@ from porter.passes.moves import Moves
 from porter.passes.native.product import NO_USE, ONE_PRODUCT, Product
 from porter.passes.native.second import second_of
 from porter.passes.native.sites import Changes, Left, OfFunction, Place, own_lines
-from porter.passes.native.texts import indented, ported_text, tile_lines
+from porter.passes.native.texts import lines_at, ported_text, tile_lines
 from porter.steps.step import Step
 
 RULE = "PTR280"
@@ -138,9 +138,9 @@ class _Ahead(OfFunction):
         function = self.function
         texts = []
         for statement in self.kept:
-            span = function.span(statement)
-            pad = self.context.indent(function, span)
-            texts += indented(ported_text(self.context, function, span), pad, pad)
+            texts += lines_at(
+                self.context, function, statement, self.context.indent(function, function.span(statement))
+            )
         changes.whole(function, self._span(), "".join(f"{line}\n" for line in texts))
 
     def _call(self, changes: Changes, issue: str, names: Sequence[str], tile: str) -> None:
@@ -170,9 +170,7 @@ class _Ahead(OfFunction):
         changes.replace(function, span, whole)
 
     def _updated(self, node: Node) -> list[str]:
-        text = ported_text(self.context, self.function, self.function.span(node))
-        pad = self.context.indent(self.function, self.function.span(node))
-        lines = indented(text, pad, "")
+        lines = lines_at(self.context, self.function, node)
         update = self.loop.child_by_field_name("update")
         return [f"{lines[0]};"] if update is not None and node.id == update.id and len(lines) == 1 else lines
 

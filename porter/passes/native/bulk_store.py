@@ -16,7 +16,6 @@ from porter.diagnostics import Code
 from porter.lang.cuda import above, find
 from porter.lang.text import Span
 from porter.model.counted import counted, turns_inside
-from porter.model.dynamic_shared import asked_for
 from porter.model.functions import Function, Style
 from porter.model.kernels import Kernel, statements_in
 from porter.model.pipeline.frames import Frame, first_value
@@ -28,8 +27,7 @@ from porter.passes.full_rate.renaming import reached
 from porter.passes.native.drawn import Drawn
 from porter.passes.native.rows import Put, Rows, rows_of
 from porter.passes.native.sites import Changes, Left, OfFunction, Place, threads_at
-from porter.passes.obstacles import shared_bytes
-from porter.ptx.arch import SHARED_LIMIT, WARP, Limits
+from porter.ptx.arch import WARP, Limits
 from porter.steps.step import Step
 
 RULE = "PTR189"
@@ -38,8 +36,6 @@ BY_TMA = "stores of threads: results leave by TMA already"
 BESIDE = "an epilogue that nothing runs beside: the next tile's MMAs run beside this one"
 NO_USE = (BY_TMA, BESIDE)
 """Why kernels have no use for the step."""
-MOST_STATIC = 45056
-"""Bytes of static shared memory that rows may take; all together it is at most 48 KB."""
 _MOST_TURNS = 16
 """Turns of a loop inside of the one over columns."""
 _MOST_STORES = 256
@@ -108,7 +104,7 @@ class _BulkStore(OfFunction):
         for loop, stores in nests:
             warps = self._warps(loop.node)
             self._write(loop, stores, self._rows(loop, stores), warps)
-        self._fits()
+        self._say()
 
     def _untold(self) -> None:
         """That no other kernel or block is told of results, which bulk copies bring later: who reads them while this
@@ -120,14 +116,10 @@ class _BulkStore(OfFunction):
             for match in filter(None, map(_TELLS.search, [text, *(s.template for s in function.asm)])):
                 raise Left(function, body, f"that nobody waits for results in this kernel: `{match[0]}`")
 
-    def _fits(self) -> None:
-        """That shared memory holds what warps stage beside what launches ask for, as far as these say."""
+    def _say(self) -> None:
+        """Say what warps stage; whether shared memory holds that, compiler and launches tell."""
         function = self.function
         known = sum(nbytes * (count or 0) for nbytes, count, _ in self._staged.values())
-        asked = (asked_for(self.program, function) or 0) + shared_bytes(self.context)
-        if known > MOST_STATIC or asked + known > SHARED_LIMIT:
-            what = f"room for {known} bytes of rows beside {asked} of shared memory"
-            raise self.left(function.body, what)
         said = [f"{nbytes} bytes for each of {text} warps" for nbytes, n, text in self._staged.values() if n is None]
         said += [f"{known} bytes"] if known else []
         self.context.report(Code.NATIVE_STAGED, function, function.head, kernel=function.name, bytes=" and ".join(said))

@@ -58,18 +58,11 @@ class Literal:
 
     file: CudaFile
     node: Node
-
-    @property
-    def value(self) -> int:
-        return int(self._parts()[0], 0)
+    value: int
+    suffix: str
 
     def instead(self, value: int) -> str:
-        return f"{value}{self._parts()[1]}"
-
-    def _parts(self) -> tuple[str, str]:
-        match = _LITERAL.fullmatch(self.file.text(self.node))
-        assert match is not None
-        return match[1], match[2]
+        return f"{value}{self.suffix}"
 
 
 class Counting:
@@ -115,8 +108,8 @@ class Counting:
             raise self.left(self.kernel.file, body, f"which `{name}` of several is meant")
         if found:
             file, value = found[0]
-            if _LITERAL.fullmatch(file.text(value)):
-                return name, Literal(file, value)
+            if number := _LITERAL.fullmatch(file.text(value)):
+                return name, Literal(file, value, int(number[1], 0), number[2])
             if value.type in ("identifier", "qualified_identifier"):
                 return self.literal(_last(file.text(value)), depth + 1)
             raise self.left(file, value, f"that `{name}` is a number in the text")

@@ -12,9 +12,10 @@ from tree_sitter import Node
 from porter.lang.cuda import CudaFile, enclosing, find
 from porter.lang.text import Span
 from porter.model.block_size import launches_in
-from porter.model.dynamic_shared import amounts
+from porter.model.dynamic_shared import amounts, configures
 from porter.model.functions import Function, declared_name
 from porter.model.program import Program
+from porter.passes.native.counting import Counting, Mention, Word
 
 _CONFIGURED = re.compile(r"[\w.>-]+(?:\.|->)gridDim(?:\.[xyz])?")
 _ASKING = ("==", "!=", "||", "&&")
@@ -22,10 +23,10 @@ _DEEPEST = 4
 
 
 class HostPlaces:
-    """Asks about the host code around one kernel."""
+    """Asks about the host code around one kernel; `counting` tells device code from it."""
 
-    def __init__(self, program: Program, kernel: Function) -> None:
-        self.program, self.kernel = program, kernel
+    def __init__(self, program: Program, kernel: Function, counting: Counting) -> None:
+        self.program, self.kernel, self.counting = program, kernel, counting
 
     @cached_property
     def launches(self) -> int:
@@ -53,7 +54,8 @@ class HostPlaces:
     def is_amount(self, file: CudaFile, node: Node) -> bool:
         """Whether a number is for the dynamic shared memory of a launch alone."""
         span = Span(node.start_byte, node.end_byte)
-        if any(c.file is file and c.span(n).contains(span) for c, n in amounts(self.program, self.kernel)):
+        asked = any(c.file is file and c.span(n).contains(span) for c, n in amounts(self.program, self.kernel))
+        if asked or configures(file, node):
             return True
         declaration = enclosing(node, "declaration")
         return declaration is not None and self._uses(file, declaration, node, self.is_amount)
@@ -62,11 +64,11 @@ class HostPlaces:
         """Whether all uses of the variable that a number is the first value of are such places."""
         declarator = enclosing(node, "init_declarator")
         named = declared_name(declarator) if declarator is not None else None
-        around = enclosing(declaration, "compound_statement")
-        if named is None or around is None:
+        if named is None:
             return False
-        name = file.text(named)
-        uses = [n for n in find(around, "identifier") if file.text(n) == name and n.start_byte > declaration.end_byte]
+        around, name = enclosing(declaration, "compound_statement") or file.root, file.text(named)
+        found = (n for n in find(around, "identifier") if file.text(n) == name and n.start_byte >= node.end_byte)
+        uses = [n for n in found if not self.counting.is_of_device(Mention(file, n, Word(name)))]
         return bool(uses) and all(are(file, n) for n in uses)
 
     def is_encoded(self, file: CudaFile, node: Node) -> bool:

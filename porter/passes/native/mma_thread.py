@@ -21,11 +21,10 @@ from porter.passes import emit
 from porter.passes.context import PortContext, qualified
 from porter.passes.native import release
 from porter.passes.native.mainloop import Pipelined, in_loop
-from porter.passes.native.release import count_of
 from porter.passes.native.sites import Changes, Place, is_in, own_lines, prefix, statement_of, written
 from porter.passes.native.slicing import BLOCKS, Level, Slice
 from porter.passes.native.taking import Taking
-from porter.passes.native.texts import indented, ported_text, tile_lines
+from porter.passes.native.texts import indented, lines_at, ported_text, tile_lines
 from porter.passes.residency import RULE_ZERO
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -297,10 +296,8 @@ class Move:
         yield f"{pad}{state}.end({tiles});"
 
     def _lines(self, node: Node, pad: str) -> Iterator[str]:
-        function = self.function
-        text = self._ported(function.span(node))
-        if text.strip() not in ("", ";"):
-            yield from indented(text, self.context.indent(function, function.span(node)), pad)
+        if self._ported(self.function.span(node)).strip() not in ("", ";"):
+            yield from lines_at(self.context, self.function, node, pad)
 
     def _statement(self, node: Node, pad: str) -> Iterator[str]:
         for accumulator in self.kernel.accumulators:
@@ -340,13 +337,11 @@ class Move:
         kernel = self.kernel
         full = {o.barrier.split("[")[0]: split_index(o.barrier)[0] for o in kernel.walk.operations if o.kind == "copy"}
         for name in full.values():
-            arrivals = kernel.operations(name, "arrive", "arrive_tx")
-            mine = [o for o in arrivals if kernel.runs(o) & kernel.consumers]
-            others = sum(len(kernel.runs(o)) * release.arrivals_of(kernel, o) for o in arrivals if o not in mine)
-            for operation in kernel.operations(name, "init") if mine else ():
-                place = count_of(kernel, operation)
-                count = others + max(release.arrivals_of(kernel, o) for o in mine)
-                self.changes.replace(place.function, place.span, str(count))
+            kinds = ("arrive", "arrive_tx")
+            mine = [o for o in kernel.operations(name, *kinds) if kernel.runs(o) & kernel.consumers]
+            if mine:
+                own = max(release.arrivals_of(kernel, o) for o in mine)
+                release.recount(kernel, self.changes, name, own, *kinds)
 
     def _declares(self, level: Level, accumulator: Accumulator) -> bool:
         declaration = accumulator.variable.declaration

@@ -5,8 +5,9 @@ infinity and NaN count as powers here; a sign does not."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tree_sitter import Node
 
@@ -27,19 +28,63 @@ _LARGEST = 0xFF
 """What the bits of an exponent hold."""
 _SMALLEST = 1 << MANTISSA - 1
 """The bits of 2^-127, which is no normal number."""
-_OF_BITS = ("__uint_as_float", "__int_as_float")
-_BIT_CASTS = ("bit_cast", "std::bit_cast", "cuda::std::bit_cast")
-_EXP2 = ("exp2f", "exp2", "std::exp2", "std::exp2f", "cuda::std::exp2", "cuda::std::exp2f")
-_SCALED = ("ldexpf", "ldexp", "scalbnf", "scalbn", "scalblnf", "std::ldexp", "std::scalbn")
-_PRODUCTS = ("__fmul_rn", "__fmul_rz", "__fmul_ru", "__fmul_rd")
-_WHOLE = ("floorf", "ceilf", "rintf", "roundf", "truncf", "nearbyintf", "floor", "ceil", "rint", "round", "trunc")
-_FROM_INTEGER = ("__int2float_rn", "__int2float_rz", "__uint2float_rn", "__uint2float_rz")
 _E8M0 = "__nv_fp8_e8m0"
-_E8M0_TO_BF16 = "__nv_cvt_e8m0_to_bf16raw"
 _UNSIGNED = {"bool": 1, "unsigned char": 2**8 - 1, "unsigned short": 2**16 - 1, "unsigned int": 2**32 - 1}
 _LIMITS = {**_UNSIGNED, "char": 2**7 - 1, "signed char": 2**7 - 1, "short": 2**15 - 1, "int": 2**31 - 1}
 """The largest value of types; unsigned ones keep what is larger modulo that, and are never negative."""
 _DEEPEST = 24
+_MEMORY = ("subscript_expression", "pointer_expression", "field_expression")
+
+
+_Asked = Literal["power", "bits", "whole", "e8m0", ""]
+"""What is asked of an expression: that it is a power of two, the bits of one, a whole number, or a ue8m0 as a bfloat16;
+nothing where it is empty."""
+
+
+@dataclass(frozen=True)
+class _Question:
+    """`kinds`: types of variables that may be what is asked for; `casts`: types to which a conversion keeps it, and
+    `signs`: operators that keep it; `calls`: functions of the toolkit whose values are that, with what is asked of
+    their arguments; `lacks`: what is said of an expression `{text}` that may be something else."""
+
+    lacks: str
+    kinds: tuple[str, ...] = ()
+    casts: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    calls: Mapping[str, tuple[_Asked, ...]] = field(default_factory=dict)
+
+
+def _calls(*functions: tuple[str, tuple[_Asked, ...]]) -> dict[str, tuple[_Asked, ...]]:
+    return {name: asked for names, asked in functions for name in names.split()}
+
+
+_BIT_CASTS = "bit_cast<float> std::bit_cast<float> cuda::std::bit_cast<float>"
+_CLASSES = "__nv_bfloat16 nv_bfloat16"
+_SHOWN = "that scales are powers of two: `{text}` may be something else"
+_QUESTIONS: Mapping[str, _Question] = {
+    "power": _Question(
+        _SHOWN, ("float",), ("float", "double"), ("*", "/"),
+        _calls(
+            (f"__uint_as_float __int_as_float {_BIT_CASTS}", ("bits",)),
+            ("exp2f exp2 std::exp2 std::exp2f cuda::std::exp2 cuda::std::exp2f", ("whole",)),
+            ("ldexpf ldexp scalbnf scalbn scalblnf std::ldexp std::scalbn", ("power", "")),
+            ("__fmul_rn __fmul_rz __fmul_ru __fmul_rd", ("power", "power")),
+            ("__bfloat162float", ("e8m0",)),
+        ),
+    ),
+    "bits": _Question(
+        "that `{text}` is the exponent of a float, and nothing else of it", ("int", "unsigned int"),
+        ("int", "unsigned int"),
+    ),
+    "whole": _Question(
+        "that the exponent `{text}` is a whole number", ("float", "double"), ("float", "double"), ("+", "-", "*"),
+        _calls(
+            ("floorf ceilf rintf roundf truncf nearbyintf floor ceil rint round trunc", ("",)),
+            ("__int2float_rn __int2float_rz __uint2float_rn __uint2float_rz", ("",)),
+        ),
+    ),
+    "e8m0": _Question(_SHOWN, calls=_calls((_CLASSES, ("e8m0",)), ("__nv_cvt_e8m0_to_bf16raw", ("",)))),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,136 +111,88 @@ class Powers:
         Raises:
             Left: the text does not show it.
         """
-        self._deeper(at, node, self._power)
+        self._ask("power", at, node)
 
-    def _deeper(self, at: At, node: Node, ask: Callable[[At, Node], None]) -> None:
+    def _ask(self, what: _Asked, at: At, node: Node) -> None:
+        """Raises Left: the text does not show that an expression is what is asked for."""
         if self._depth > _DEEPEST:
             raise at.left(node, "a scale that is made in fewer steps")
         self._depth += 1
         try:
-            ask(at, _plain(node))
+            for asked, where, part in self._parts(what, at, _plain(node)):
+                self._ask(asked, where, part)
         finally:
             self._depth -= 1
 
-    def _power(self, at: At, node: Node) -> None:
-        sides = node.child_by_field_name("left"), node.child_by_field_name("right")
+    def _parts(self, what: _Asked, at: At, node: Node) -> Iterable[tuple[_Asked, At, Node]]:
+        """What has to be asked of the parts of an expression. Raises Left: it is something else whatever they are."""
+        question, name, args = _QUESTIONS[what], _callee(at, node), arguments(node)
+        kind, value = self._cast(at, node)
+        sign, sides = _operation(at, node)
+        if what == "whole" and self._type(at, node) in INTEGERS:
+            return ()
         if node.type == "number_literal":
-            value = _float(at.text(node))
-            if value is None or value <= 0 or math.frexp(value)[0] != 0.5:
-                raise at.left(node, f"a scale that is a power of two: {at.text(node)} is none")
-        elif node.type == "conditional_expression":
-            self._both_arms(at, node, self.power)
-        elif node.type == "cast_expression":
-            self._converted(at, node, *self._cast(at, node))
-        elif node.type == "binary_expression" and at.function.text(node.children[1]) in ("*", "/"):
-            if self._type(at, node) in INTEGERS:
-                raise self._not_shown(at, node)
-            for side in sides:
-                self.power(at, side or node)
-        elif node.type == "identifier":
-            self._named(at, node, "power", ("float",), self.power)
-        elif node.type == "call_expression":
-            self._called(at, node)
-        else:
-            raise self._not_shown(at, node)
+            return self._literal(what, at, node)
+        if node.type == "conditional_expression":
+            arms = (node.child_by_field_name(n) for n in ("consequence", "alternative"))
+            return [(what, at, arm or node) for arm in arms]
+        if value is not None and kind in question.casts:
+            of_e8m0 = what == "power" and self.program.names.type_of(at.function, _plain(value)).name == _E8M0
+            return [] if of_e8m0 else [(what, at, value)]
+        if sign in question.signs and self._type(at, node) not in INTEGERS:
+            return [(what, at, side) for side in sides]
+        if what == "bits" and self._is_exponent(at, sign, sides):
+            return ()
+        if what == "whole" and node.type == "unary_expression" and at.function.text(node.children[0]) in ("-", "+"):
+            return [(what, at, node.named_children[-1])]
+        if node.type == "identifier" and question.kinds:
+            return self._named(what, at, node)
+        asks = question.calls.get(name)
+        if asks is not None and len(asks) == len(args) and self._is_toolkit(node, name):
+            return [(asked, at, a) for asked, a in zip(asks, args, strict=True) if asked]
+        if node.type == "call_expression" and value is None and name != "__ldg" and what != "e8m0":
+            return [(what, *self._inside(at, node))]
+        raise self._not_shown(what, at, node)
 
-    def _not_shown(self, at: At, node: Node) -> Left:
-        memory = node.type in ("subscript_expression", "pointer_expression", "field_expression")
-        what = "is read as a float, and may be any" if memory else "may be something else"
-        return at.left(node, f"that scales are powers of two: `{' '.join(at.function.text(node).split())}` {what}")
+    def _not_shown(self, what: _Asked, at: At, node: Node) -> Left:
+        text = " ".join(at.function.text(node).split())
+        memory = node.type in _MEMORY or _callee(at, node) == "__ldg"
+        lacks = _SHOWN.replace("may be something else", "is read as a float, and may be any")
+        return at.left(node, (lacks if memory and what == "power" else _QUESTIONS[what].lacks).format(text=text))
 
-    def _converted(self, at: At, node: Node, kind: str, value: Node | None) -> None:
-        """`float(x)` of a power, or of a ue8m0."""
-        if value is None or kind not in ("float", "double"):
-            raise self._not_shown(at, node)
-        if self.program.names.type_of(at.function, _plain(value)).name != _E8M0:
-            self.power(at, value)
+    def _literal(self, what: _Asked, at: At, node: Node) -> Iterable[tuple[_Asked, At, Node]]:
+        text, number, bits = at.text(node), _float(at.text(node)), self._number(at, node)
+        if what == "bits":
+            special = bits is not None and (bits == _SMALLEST or bits & _EXPONENT == _EXPONENT)
+            if bits is None or bits >> 31 or (bits % (1 << MANTISSA) and not special):
+                raise at.left(node, f"a scale that is a power of two: the bits {text} are none")
+        elif what == "whole":
+            if number is None or not number.is_integer():
+                raise at.left(node, f"an exponent that is a whole number: {text} is none")
+        elif number is None or number <= 0 or math.frexp(number)[0] != 0.5:
+            raise at.left(node, f"a scale that is a power of two: {text} is none")
+        return ()
 
-    def _called(self, at: At, node: Node) -> None:
-        name, args = _callee(at, node), arguments(node)
-        cast, value = self._cast(at, node)
-        if value is not None:
-            self._converted(at, node, cast, value)
-        elif self._is_bits(node, name) and len(args) == 1:
-            self._deeper(at, args[0], self._exponent)
-        elif self._is_toolkit(node, name, _EXP2) and len(args) == 1:
-            self._deeper(at, args[0], self._whole)
-        elif self._is_toolkit(node, name, _SCALED) and len(args) == 2:
-            self.power(at, args[0])
-        elif self._is_toolkit(node, name, _PRODUCTS) and len(args) == 2:
-            for argument in args:
-                self.power(at, argument)
-        elif self._is_toolkit(node, name, ("__bfloat162float",)) and len(args) == 1:
-            self._from_e8m0(at, args[0])
-        elif name in ("__ldg",):
-            raise at.left(node, f"that scales are powers of two: `{at.text(node)}` is read as a float, and may be any")
-        else:
-            inner, value = self._inside(at, node)
-            self.power(inner, value)
-
-    def _is_bits(self, node: Node, name: str) -> bool:
-        bit_cast = any(name == f"{b}<float>" for b in _BIT_CASTS)
-        return bit_cast or self._is_toolkit(node, name, _OF_BITS)
-
-    def _is_toolkit(self, node: Node, name: str, names: tuple[str, ...]) -> bool:
+    def _is_toolkit(self, node: Node, name: str) -> bool:
         """Whether a call is of one of the toolkit's functions, and not of one that the sources have by its name."""
         calls = self.program.calls_by_node.get(node.id, ())
-        return (
-            name in names
-            and name not in self.program.macros.by_name
-            and all(is_toolkit(self.program, c) for c in calls)
-        )
+        of_name = name in (*_BIT_CASTS.split(), *_CLASSES.split())
+        return of_name or (
+            name not in self.program.macros.by_name and all(is_toolkit(self.program, c) for c in calls)
+        )  # fmt: skip
 
-    def _from_e8m0(self, at: At, node: Node) -> None:
-        """`__nv_bfloat16(__nv_cvt_e8m0_to_bf16raw(x))`, or without the class around it."""
-        node = _plain(node)
-        while node.type == "call_expression" and _callee(at, node) in ("__nv_bfloat16", "nv_bfloat16"):
-            inner = arguments(node)
-            if len(inner) != 1:
-                break
-            node = _plain(inner[0])
-        if node.type != "call_expression" or not self._is_toolkit(node, _callee(at, node), (_E8M0_TO_BF16,)):
-            raise self._not_shown(at, node)
+    # --- Integers
 
-    def _both_arms(self, at: At, node: Node, ask: Callable[[At, Node], None]) -> None:
-        for name in ("consequence", "alternative"):
-            arm = node.child_by_field_name(name)
-            ask(at, arm if arm is not None else node)
-
-    # --- Bits of a float
-
-    def _exponent(self, at: At, node: Node) -> None:
-        """That the bits of a float are those of a power of two without a sign."""
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        sign = at.function.text(node.children[1]) if node.type == "binary_expression" else ""
-        if node.type == "number_literal":
-            value = self._number(at, node)
-            special = value is not None and (value == _SMALLEST or value & _EXPONENT == _EXPONENT)
-            if value is None or value >> 31 or (value % (1 << MANTISSA) and not special):
-                raise at.left(node, f"a scale that is a power of two: the bits {at.text(node)} are none")
-        elif node.type == "conditional_expression":
-            self._both_arms(at, node, lambda where, arm: self._deeper(where, arm, self._exponent))
-        elif sign == "<<" and left is not None and right is not None and self._number(at, right) == MANTISSA:
-            most = self._most(at, left)
-            if most is None or most > _LARGEST:
-                raise at.left(left, f"that `{at.text(left)}` is an exponent of eight bits: a ninth is the sign")
-        elif sign == "&" and _EXPONENT in (self._number(at, left), self._number(at, right)):
-            return
-        elif node.type == "identifier":
-            words = ("int", "unsigned int")
-            self._named(at, node, "bits", words, lambda where, n: self._deeper(where, n, self._exponent))
-        elif (value_of := self._same_bits(at, node)) is not None:
-            self._deeper(at, value_of, self._exponent)
-        elif node.type == "call_expression":
-            inner, returned = self._inside(at, node)
-            self._deeper(inner, returned, self._exponent)
-        else:
-            raise at.left(node, f"that `{at.text(node)}` is the exponent of a float, and nothing else of it")
-
-    def _same_bits(self, at: At, node: Node) -> Node | None:
-        """What a cast to an integer of 32 bits is of."""
-        kind, value = self._cast(at, node)
-        return value if kind in ("int", "unsigned int") else None
+    def _is_exponent(self, at: At, sign: str, sides: Sequence[Node]) -> bool:
+        """Whether an operation leaves the exponent of a float alone, without a sign."""
+        if sign == "&":
+            return _EXPONENT in (self._number(at, side) for side in sides)
+        if sign != "<<" or self._number(at, sides[1]) != MANTISSA:
+            return False
+        most = self._most(at, sides[0])
+        if most is None or most > _LARGEST:
+            raise at.left(sides[0], f"that `{at.text(sides[0])}` is an exponent of eight bits: a ninth is the sign")
+        return True
 
     def _cast(self, at: At, node: Node) -> tuple[str, Node | None]:
         """The type and the value of a cast to a type of numbers."""
@@ -225,13 +222,13 @@ class Powers:
         return found if found is not None else _held(self._type(at, node), None)
 
     def _most_of(self, at: At, node: Node) -> int | None:
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         if node.type == "conditional_expression":
             arms = [node.child_by_field_name(n) for n in ("consequence", "alternative")]
             most = [self._most(at, a) for a in arms if a is not None]
             return max(m for m in most if m is not None) if most and None not in most else None
-        if node.type == "binary_expression" and left is not None and right is not None:
-            return self._combined(at, at.function.text(node.children[1]), left, right)
+        sign, sides = _operation(at, node)
+        if sign:
+            return self._combined(at, sign, *sides)
         name = at.text(node) if node.type == "identifier" else ""
         variable = resolve(at.function, node, name) if name else None
         if variable is None or variable.ambiguous or self._wording.changes(variable.function, name):
@@ -264,42 +261,6 @@ class Powers:
         found = self.program.names.type_of(at.function, node)
         return found.name if found.is_plain else ""
 
-    # --- Whole numbers
-
-    def _whole(self, at: At, node: Node) -> None:
-        """That a float is a whole number."""
-        sign = at.function.text(node.children[1]) if node.type == "binary_expression" else ""
-        name = _callee(at, node) if node.type == "call_expression" else ""
-        kind, value = self._cast(at, node)
-
-        def ask(where: At, inner: Node) -> None:
-            self._deeper(where, inner, self._whole)
-
-        if node.type == "number_literal":
-            number = _float(at.text(node))
-            if number is None or not number.is_integer():
-                raise at.left(node, f"an exponent that is a whole number: {at.text(node)} is none")
-        elif self._type(at, node) in INTEGERS:
-            return
-        elif value is not None and kind in ("float", "double"):
-            ask(at, value)
-        elif node.type == "conditional_expression":
-            self._both_arms(at, node, ask)
-        elif sign in ("+", "-", "*"):
-            for side in (node.child_by_field_name("left"), node.child_by_field_name("right")):
-                ask(at, side or node)
-        elif node.type == "unary_expression" and at.function.text(node.children[0]) in ("-", "+"):
-            ask(at, node.named_children[-1])
-        elif self._is_toolkit(node, name, (*_WHOLE, *_FROM_INTEGER)):
-            return
-        elif node.type == "identifier":
-            self._named(at, node, "whole", ("float", "double"), ask)
-        elif node.type == "call_expression" and name != "__ldg":
-            inner, returned = self._inside(at, node)
-            self._deeper(inner, returned, self._whole)
-        else:
-            raise at.left(node, f"that the exponent `{at.text(node)}` is a whole number")
-
     # --- Names and functions
 
     def _inside(self, at: At, node: Node) -> tuple[At, Node]:
@@ -319,21 +280,20 @@ class Powers:
             raise at.left(node, f"that `{name}` only returns an expression")
         return At(target, {p.name: (at, a) for p, a in zip(target.params, call.args, strict=True) if p.name}), inner[0]
 
-    def _named(
-        self, at: At, node: Node, what: str, kinds: tuple[str, ...], ask: Callable[[At, Node], None]
-    ) -> None:  # fmt: skip
-        """That all values of a variable are as wanted."""
+    def _named(self, what: _Asked, at: At, node: Node) -> Iterator[tuple[_Asked, At, Node]]:
+        """What a variable is set to, of which all is as wanted."""
         function, name = at.function, at.text(node)
         variable = resolve(function, node, name)
         if variable is None or variable.ambiguous or variable.function is not function:
-            raise self._not_shown(at, node)
+            raise self._not_shown(what, at, node)
         kind = self.program.names.expressions.variable(variable)
-        if not kind.is_plain or kind.reference not in ("",) or not (kind.name in kinds or _is_auto(variable)):
+        known = kind.name in _QUESTIONS[what].kinds or _is_auto(variable)
+        if not kind.is_plain or kind.reference or not known:
             raise at.left(node, f"that scales are powers of two: `{name}` may be something else")
         if variable.param is not None:
             if name not in at.bound or self._wording.changes(function, name):
-                raise self._not_shown(at, node)
-            ask(*at.bound[name])
+                raise self._not_shown(what, at, node)
+            yield what, *at.bound[name]
             return
         key = variable.key, what
         if key in self._asked:
@@ -342,9 +302,8 @@ class Powers:
         try:
             values = list(self._values(at, variable))
             if not values:
-                raise self._not_shown(at, node)
-            for value in values:
-                ask(at, value)
+                raise self._not_shown(what, at, node)
+            yield from ((what, at, value) for value in values)
         finally:
             self._asked.discard(key)
 
@@ -366,6 +325,14 @@ def _plain(node: Node) -> Node:
     return node
 
 
+def _operation(at: At, node: Node) -> tuple[str, tuple[Node, ...]]:
+    """The sign of an operation of two, and these; an empty sign where it is none."""
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    if node.type != "binary_expression" or left is None or right is None:
+        return "", ()
+    return at.function.text(node.children[1]), (left, right)
+
+
 def _is_auto(variable: Variable) -> bool:
     kind = variable.declaration.child_by_field_name("type") if variable.declaration is not None else None
     return kind is not None and kind.type == "placeholder_type_specifier"
@@ -380,7 +347,7 @@ def _held(kind: str, value: int | None) -> int | None:
 
 
 def _callee(at: At, node: Node) -> str:
-    callee = node.child_by_field_name("function")
+    callee = node.child_by_field_name("function") if node.type == "call_expression" else None
     return at.text(callee).removeprefix("::") if callee is not None else ""
 
 

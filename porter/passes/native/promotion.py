@@ -19,6 +19,7 @@ from porter.model.functions import Function
 from porter.model.registers import take_apart
 from porter.model.scopes import LOOPS, resolve
 from porter.model.tensor_core import MmaStep
+from porter.model.threads import target_of
 from porter.model.zeroing import Zeroing, loops_to, same_number
 from porter.passes.context import PortContext, qualified
 from porter.passes.epilogue import RULE as LOADS
@@ -201,7 +202,8 @@ class Promotion(OfFunction):
             raise self.left(node, "an addition in every turn of the loop with the MMAs: a condition is around it")
         loop = body.parent
         for jump in find(loop, *_JUMPS):
-            if not self._of_another(jump, loop):
+            target = target_of(jump, self.function)
+            if target.id == loop.id or not inside(loop, target):
                 raise self.left(jump, "that every turn of the loop comes to its addition")
         follows = loop.next_named_sibling
         while follows is not None and follows.type in ("comment", "preproc_call"):
@@ -210,13 +212,6 @@ class Promotion(OfFunction):
             raise self.left(loop, "a statement behind the loop")
         self.follows = follows
         return loop
-
-    def _of_another(self, jump: Node, loop: Node) -> bool:
-        """Whether a jump stays in a loop, `switch` or lambda in the loop."""
-        inner = ["lambda_expression"]
-        if jump.type != "return_statement" and jump.type != "goto_statement":
-            inner += [*LOOPS, *(("switch_statement",) if jump.type == "break_statement" else ())]
-        return any(n.type in inner for n in above(jump, loop))
 
     def _sum(self) -> None:
         """That nobody else sees the sum in the loop."""

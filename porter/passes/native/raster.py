@@ -12,6 +12,7 @@ from tree_sitter import Node
 
 from porter.lang.cuda import enclosing, find
 from porter.lang.text import Span
+from porter.model.counted import counted
 from porter.model.functions import Function
 from porter.model.pipeline.facts import HostLaunch
 from porter.model.scopes import LOOPS, resolve
@@ -124,13 +125,10 @@ class _Raster(OfFunction):
         name, loop = text(named), declaration.parent
         if loop is None or loop.type != "for_statement":
             return name, "gridDim.x"
-        condition, update = loop.child_by_field_name("condition"), loop.child_by_field_name("update")
-        own = re.escape(name)
-        bound = re.fullmatch(rf"{own}\s*<\s*([A-Za-z_]\w*)", text(condition)) if condition is not None else None
-        step = re.fullmatch(rf"{own}\s*\+=\s*gridDim\s*\.\s*x", text(update)) if update is not None else None
-        if bound is None or step is None:
+        found = counted(self.function, loop)
+        if found is None or found.sign != "<" or found.end.type != "identifier" or found.step != "gridDim.x":
             raise Place(self.function, loop).left(f"which numbers `{name}` has")
-        return name, bound[1]
+        return name, text(found.end)
 
     def _mentions(self, name: str) -> Iterator[tuple[Node, str]]:
         """Quotients and remainders of the number."""

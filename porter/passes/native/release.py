@@ -98,9 +98,7 @@ class Release:
 
     def _ring(self, name: str) -> None:
         kernel = self.kernel
-        arrivals = kernel.operations(name, "arrive")
-        mine = [o for o in arrivals if kernel.runs(o) & kernel.consumers]
-        others = sum(len(kernel.runs(o)) * arrivals_of(kernel, o) for o in arrivals if o not in mine)
+        mine = [o for o in kernel.operations(name, "arrive") if kernel.runs(o) & kernel.consumers]
         ctas = 1
         if any(o.remote for o in mine):
             ctas = ctas_of(kernel, mine[0])
@@ -110,9 +108,7 @@ class Release:
                 self._of_cluster(operation)
         for operation in mine:
             self._arrival(operation, ctas)
-        for operation in kernel.operations(name, "init"):
-            place = count_of(kernel, operation)
-            self.changes.replace(place.function, place.span, str(ctas + others))
+        recount(kernel, self.changes, name, ctas, "arrive")
 
     def _arrival(self, operation: Operation, ctas: int) -> None:
         kernel = self.kernel
@@ -194,6 +190,20 @@ def _conjuncts(function: Function, node: Node) -> Iterator[Node]:
         yield from _conjuncts(function, right)
     else:
         yield node
+
+
+def recount(kernel: Pipelined, changes: Changes, name: str, own: int, *arrivals: str) -> None:
+    """Count `own` arrivals for those of consumers on the mbarriers of a name, beside those of others. `arrivals`: kinds
+    of operations.
+
+    Raises:
+        Left: what others count, or where the count is written, is not known.
+    """
+    theirs = (o for o in kernel.operations(name, *arrivals) if not kernel.runs(o) & kernel.consumers)
+    others = sum(len(kernel.runs(o)) * arrivals_of(kernel, o) for o in theirs)
+    for operation in kernel.operations(name, "init"):
+        place = count_of(kernel, operation)
+        changes.replace(place.function, place.span, str(own + others))
 
 
 def arrivals_of(kernel: Pipelined, operation: Operation) -> int:

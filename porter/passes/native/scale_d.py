@@ -22,7 +22,6 @@ from porter.passes.context import PortContext
 from porter.passes.native.sites import Left, Path, Place, only_from, steps_below
 
 _COUNTS = re.compile(r"\(?\s*(\w+)\s*(?:(?:!=|>)\s*0)?\s*\)?(?:\s*\?\s*(?:1|true)\s*:\s*(?:0|false))?")
-_START = re.compile(r"(?:[\w:]+\s+)*(\w+)\s*=\s*0u?\s*;?")
 _LITERALS = {"0": 0, "false": 0, "1": 1, "true": 1}
 
 
@@ -161,22 +160,25 @@ class _Reader:
         match = _COUNTS.fullmatch(text)
         function, above = place.function, place.node.parent
         while match is not None and above is not None and above.id != self.loop.id:
-            if above.type == "for_statement" and _variable(function, above) == match[1]:
-                return above if self._rises(function, above, match[1]) else None
+            if self._counts_up(function, above) == match[1]:
+                return above
             above = above.parent
         return None
 
-    def _rises(self, function: Function, loop: Node, name: str) -> bool:
+    def _counts_up(self, function: Function, loop: Node) -> str:
+        """The variable that a loop counts up from 0; empty where it does not."""
         found = counted(function, loop)
-        step = self.context.program.constants_in(function).evaluate(found.step) if found is not None else None
-        return found is not None and found.name == name and (step or 0) > 0 and not turns_inside(function, loop, name)
+        if found is None or function.text(found.first).rstrip("uU") != "0" or turns_inside(function, loop, found.name):
+            return ""
+        step = self.context.program.constants_in(function).evaluate(found.step)
+        return found.name if step is not None and step > 0 else ""
 
     def _others(self, counts: Node | None) -> Iterator[Node]:
         """Loops around the MMA, in the one that was asked about, but that which counts and those that choose tiles."""
         for index, place in enumerate(self.path):
             above = place.node.parent
             while above is not None and above.id not in (self.loop.id, place.function.body.id):
-                chooses = index == 0 and _variable(place.function, above) in self.tile
+                chooses = index == 0 and self._counts_up(place.function, above) in self.tile
                 if above.type in LOOPS and not chooses and (counts is None or above.id != counts.id):
                     yield above
                 above = above.parent
@@ -187,10 +189,3 @@ class _Reader:
         span = Span(top.span(self.loop).start, top.span(self.loop).end)
         if place.function is not top and not only_from(self.context.program, place.function, top, [span]):
             raise Left(place.function, place.span, f"that `{place.function.name}` is called for these MMAs alone")
-
-
-def _variable(function: Function, node: Node) -> str:
-    """What a loop counts from 0 upwards."""
-    start = node.child_by_field_name("initializer") if node.type == "for_statement" else None
-    match = _START.fullmatch(function.text(start).strip()) if start is not None else None
-    return match[1] if match is not None else ""

@@ -38,7 +38,6 @@ from porter.passes.native.promotion import EIGHT_BITS, Addition, Promotion, prom
 from porter.passes.native.quads import Quads
 from porter.passes.native.sites import Changes, Left, Place, steps_below, threads_at, written
 from porter.ptx.arch import Limits
-from porter.ptx.tmem import COLUMNS
 from porter.ptx.wgmma import COLUMN_GROUP, GROUP_REGISTERS, QUAD, THREADS, M
 from porter.steps import step as steps
 
@@ -59,7 +58,6 @@ def take(context: PortContext, moves: Moves) -> Changes:
     _only_these(context, found)
     context.helpers.scaled = True
     context.helpers.column_factors = any(one.columns for one in found)
-    _fits(found, context.helpers.factor_columns)
     for one in found:
         one.take()
     return changes
@@ -75,15 +73,6 @@ def missing(context: PortContext, moves: Moves, among: Sequence[Accumulator]) ->
     except Left as left:
         return left.what
     return ""
-
-
-def _fits(found: list[Scaled], factors: int) -> None:
-    """That factors fit into Tensor Memory beside these sums; what else there is, the compiler checks. Raises Left: they
-    do not."""
-    columns = sum(max(m.step.op.n for m in one.mmas) for one in found)
-    if columns + factors > COLUMNS:
-        what = f"{factors} columns of Tensor Memory for factors beside {columns} of sums"
-        raise found[0].left(found[0].loop, what)
 
 
 def _only_these(context: PortContext, found: list[Scaled]) -> None:

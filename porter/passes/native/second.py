@@ -15,7 +15,7 @@ from porter.model.pipeline.rings import split_index
 from porter.model.scopes import LOOPS, Variable
 from porter.passes.native.product import Product
 from porter.passes.native.sites import Changes, Left, OfFunction, Place, is_in
-from porter.passes.native.texts import indented, ported_text
+from porter.passes.native.texts import lines_at
 
 
 def second_of(product: Product) -> Second | None:
@@ -127,7 +127,7 @@ class Second(OfFunction):
             f"const auto {self.complete} = [&]({params}) __attribute__((always_inline)) {{",
             f"    {state}.wait({self.issued} ? 1 : 0);",
             *([f"    {state}.operands = 0;"] if self.context.helpers.register_kinds else []),
-            *(f"    {line}" for node in self.given for line in self._text(node)),
+            *(f"    {line}" for node in self.given for line in lines_at(self.context, self.function, node)),
             "};",
             f"bool {self.behind} = false;",
         ]
@@ -142,10 +142,6 @@ class Second(OfFunction):
             else:
                 lines.append(f"auto {name} = {variable.name};")
         return lines
-
-    def _text(self, node: Node) -> list[str]:
-        span = self.function.span(node)
-        return indented(ported_text(self.context, self.function, span), self.context.indent(self.function, span), "")
 
     def _completed(self, issued: str) -> str:
         values = ", ".join([*(name for _, name in self.saved), issued])

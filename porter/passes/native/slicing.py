@@ -16,6 +16,7 @@ from porter.model.functions import Function, Style
 from porter.model.kernels import SHARED
 from porter.model.pipeline.frames import Frame
 from porter.model.scopes import LOOPS, Variable, names_declared, resolve
+from porter.model.threads import target_of
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Place
 from porter.passes.native.writes import Writes
@@ -135,16 +136,7 @@ class Slice:
 
     def _leaves(self, statement: Node) -> bool:
         """Whether a statement may leave one of the loops."""
-        return any(not self._stays(n, statement) for n in find(statement, *_LEAVING))
-
-    @staticmethod
-    def _stays(node: Node, statement: Node) -> bool:
-        above = node.parent
-        while above is not None and inside(statement, above):
-            if above.type in (*LOOPS, "switch_statement", "lambda_expression"):
-                return node.type != "return_statement" or above.type == "lambda_expression"
-            above = above.parent
-        return False
+        return any(not inside(statement, target_of(n, self.function)) for n in find(statement, *_LEAVING))
 
     def _read(self, nodes: Iterable[Node]) -> None:
         for node in nodes:

@@ -12,10 +12,10 @@ from tree_sitter import Node
 from porter.lang.cuda import CudaFile, enclosing, find
 from porter.lang.text import Span
 from porter.model.block_size import LAUNCHERS
-from porter.model.dynamic_shared import ATTRIBUTES, amounts, configures
-from porter.model.functions import declared_name
+from porter.model.dynamic_shared import ATTRIBUTES, amounts
 from porter.model.pipeline.read import pipeline_of
 from porter.passes.native.counting import Counting, Literal, Mention, Word, initialized
+from porter.passes.native.host_places import HostPlaces
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.sites import Changes, Left, OfFunction
 from porter.passes.native.taking import Taking
@@ -41,6 +41,7 @@ class Stages(OfFunction):
         self.program = self.kernel.program
         self.facts = pipeline_of(self.program, self.function)
         self.counting = Counting(self.program, self.function)
+        self.host = HostPlaces(self.program, self.function, self.counting)
 
     def take(self) -> int:
         """With so many stages, or as many of these as the text allows: how many."""
@@ -48,8 +49,8 @@ class Stages(OfFunction):
         self.counting.require_own(constant, literal)
         self.mentions = list(self.counting.mentions(constant))
         for mention in self.mentions:
-            if not self.counting.is_of_device(mention) and not self._is_amount(mention):
-                raise self._no_size(mention)
+            if not self.counting.is_of_device(mention) and not self.host.is_amount(mention.file, mention.node):
+                raise self.counting.unknown(mention, NAME)
         self._launches()
         self._sizes()
         return self._edit(literal)
@@ -75,16 +76,6 @@ class Stages(OfFunction):
         return count
 
     # --- What host code makes of it, which no PTX tells
-
-    def _no_size(self, mention: Mention) -> Left:
-        return self.counting.unknown(mention, "stages")
-
-    def _is_amount(self, mention: Mention) -> bool:
-        """Whether it says how much shared memory a launch asks for."""
-        return any(
-            caller.file is mention.file and caller.span(node).contains(mention.span)
-            for caller, node in amounts(self.program, self.function)
-        )
 
     @staticmethod
     def _is_mask(mention: Mention) -> bool:
@@ -114,24 +105,15 @@ class Stages(OfFunction):
                 raise Left(caller, caller.span(node), "shared memory of the launch that grows with the stages")
 
     def _sizes(self) -> None:
-        """That host code asks how large something is that grows for shared memory of launches alone, also where that
-        goes by other names."""
-        files = self.counting.files
-        todo = [(f, n) for f in files for n in find(f.root, "sizeof_expression") if self._grows(f, n, 0)]
-        made: set[str] = set()
-        while todo:
-            file, node = todo.pop()
-            size = Mention(file, node, Word(""))
-            judged = self._is_amount(size) or self.counting.is_of_device(size) or configures(file, node)
-            if judged or enclosing(node, "static_assert_declaration") is not None:
-                continue
-            declarator = enclosing(node, "init_declarator")
-            name = declared_name(declarator) if declarator is not None else None
-            if name is None:
-                raise self._no_size(size)
-            if file.text(name) not in made:
-                made.add(file.text(name))
-                todo += [(f, n) for f in files for n in find(f.root, "identifier") if f.text(n) == file.text(name)]
+        """That host code asks how large something is that grows for shared memory of launches alone."""
+        for file in self.counting.files:
+            for node in find(file.root, "sizeof_expression"):
+                size = Mention(file, node, Word(""))
+                judged = self.host.is_amount(file, node) or self.counting.is_of_device(size)
+                if judged or enclosing(node, "static_assert_declaration") is not None:
+                    continue
+                if self._grows(file, node, 0):
+                    raise self.counting.unknown(size, NAME)
 
     def _grows(self, file: CudaFile, node: Node, depth: int) -> bool:
         """Whether an expression is made of the constant, or of the size of a type that is."""

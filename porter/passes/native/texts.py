@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from tree_sitter import Node
+
 from porter.lang.text import Edit, EditGroup, Safety, Span, apply_groups, as_text
 from porter.model.accumulators import Accumulator
 from porter.model.functions import Function
@@ -30,6 +32,12 @@ def tile_lines(context: PortContext, accumulator: Accumulator) -> list[str]:
     at = function.span(accumulator.home.end_of_declaration()).end
     written = (e for e in context.edits.get(TILES, ()) if e.path == function.file.path and e.span == Span(at, at))
     return [line.strip() for edit in written for line in edit.replacement.decode().strip().splitlines()]
+
+
+def lines_at(context: PortContext, function: Function, node: Node, pad: str = "") -> list[str]:
+    """The lines of what a statement becomes, behind the white space `pad`."""
+    span = function.span(node)
+    return indented(ported_text(context, function, span), context.indent(function, span), pad)
 
 
 def indented(text: str, before: str, after: str) -> list[str]:

@@ -24,7 +24,7 @@ from porter.passes.native.part import Part, Places
 from porter.passes.native.raster import reordered
 from porter.passes.native.sites import Changes, OfFunction, Place, is_in, prefix
 from porter.passes.native.taking import Taking
-from porter.passes.native.texts import indented, ported_text
+from porter.passes.native.texts import lines_at
 from porter.passes.native.wrapping import lines_of, wrap
 from porter.steps.step import Declared, Ring, Step
 
@@ -169,7 +169,7 @@ class _Tiled(OfFunction):
         """What goes on from tile to tile."""
         found = [] if part.counter is None else [f"{part.counter.kind} {self.passed} = 0;"]
         for node in part.carried:
-            found += self._statement(node)
+            found += lines_at(self.context, self.function, node)
         return found
 
     def _head(self, part: Part) -> list[str]:
@@ -177,12 +177,9 @@ class _Tiled(OfFunction):
         opening = emit.lines("tiles", tiles_type=qualified("Tiles"), tiles=self.name, tmem=self.context.names.tmem)
         found = opening.splitlines()
         for node in part.placed():
-            found += ["    " + reordered(line, f"{self.name}.index") for line in self._statement(node)]
+            lines = lines_at(self.context, self.function, node)
+            found += ["    " + reordered(line, f"{self.name}.index") for line in lines]
         return found
-
-    def _statement(self, node: Node) -> list[str]:
-        text = ported_text(self.context, self.function, self.function.span(node))
-        return indented(text, self.context.indent(self.function, self.function.span(node)), "")
 
     def take(self, changes: Changes) -> None:
         """Places of tiles follow the tile, and what they replace goes."""

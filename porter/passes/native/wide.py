@@ -111,7 +111,7 @@ class _Wide(OfFunction):
             raise self.lacks(f"MMAs of {self.width} columns, as many as a tile has")
         self.widths.require_own(constant, literal)
         self.mentions = list(self.widths.mentions(constant))
-        host = HostPlaces(self.program, self.function)
+        host = HostPlaces(self.program, self.function, self.widths)
         if host.launches != 1:
             raise self.lacks("one place that launches it")
         judging = Judging(self.program, self.constants, self.widths, self.width, size, host)
