@@ -16,7 +16,7 @@ from porter.cli.licence import licence
 from porter.cli.porting import plan_in, plan_on, port_paths
 from porter.diagnostics import Code, Diagnostic
 from porter.passes.ported import Ported
-from porter.tune.automatic import SAID, SECONDS, Auto, made, unrun, untried
+from porter.tune.automatic import SAID, SECONDS, Auto, made, time_for, unrun, untried
 from porter.tune.search import searched
 from porter.tune.staging import port_plan
 from porter.tune.styles import AUTO, COMPAT, FULL_RATE, IDIOMATIC, NATIVE
@@ -67,12 +67,13 @@ def port_in_style(
 
 @dataclass
 class Ports:
-    """The ports of one command: of each file the one that `porter port` writes in the session's style, made once. Runs
-    prove them within `budget`; `proves`: for how many seconds PTX is looked at, 0 for not at all. `asks`: the command
-    needs trust in the code of cases anyway. `runs` False: nothing is run, and ports have all that their texts allow."""
+    """The ports of one command: of each file the one that `porter port` writes in the session's style, made once.
+    `seconds`: how long the command may take in all, None where nobody says; proofs have half of it. `proves`: for how
+    many seconds PTX is looked at, 0 for not at all. `asks`: the command needs trust in the code of cases anyway. `runs`
+    False: nothing is run, and ports have all that their texts allow."""
 
     session: Session
-    budget: Budget = field(default_factory=lambda: Budget.of_work(SECONDS))
+    seconds: float | None = None
     proves: float = ON_PTX
     asks: bool = False
     runs: bool = True
@@ -82,7 +83,13 @@ class Ports:
     """Rows of the runs that proved ports."""
     assumed: bool = False
     """Whether a port in the style `auto` has M=128 MMAs that nothing proved."""
-    _made: dict[tuple[object, ...], Ported] = field(default_factory=dict)
+    _made: dict[tuple[object, ...], Ported] = field(default_factory=dict, init=False)
+    _budget: Budget = field(init=False)
+    """As where the port is written: a style that is asked for by its name has all the time that it takes."""
+
+    def __post_init__(self) -> None:
+        named = self.session.style in _PROVED and self.seconds is None
+        self._budget = Budget.of_work(None) if named else time_for(self.seconds)
 
     def of_case(
         self, case: Case, port: Path | None = None, target: str | None = None
@@ -128,7 +135,7 @@ class Ports:
         )  # fmt: skip
         compares = licence(session, options, self.proves)
         if style == AUTO:
-            auto = Auto(session, self.budget, self.runs, self.asks, compares, self.known)
+            auto = Auto(session, self._budget, self.runs, self.asks, compares, self.known)
             found = auto.choose(made(session, make), make)
             self.assumed = self.assumed or auto.assumed
             session.report(d for d in found.diagnostics if d.code in SAID)
@@ -136,7 +143,7 @@ class Ports:
         found = make()
         if style in _PROVED and self.runs:
             judges = judge(session, options, self.proves)
-            found = verified(session, found, make, self.budget, compares, judges, noted=self.known)
+            found = verified(session, found, make, self._budget, compares, judges, noted=self.known)
         elif style == NATIVE:
             search = searched(session, found, make)
             found = search.ported

@@ -23,7 +23,6 @@ from porter.report import mutation as report_mutation
 from porter.report.exits import mutation_exit
 from porter.report.mutation_review import load_explanations, unexplained
 from porter.report.program import finding_diagnostic
-from porter.tune.automatic import time_for
 from porter.verify.budget import Budget
 from porter.verify.case import cases_of, load_case
 from porter.verify.launch_file import load_launch
@@ -81,7 +80,7 @@ def _done(resume: Path | None) -> Mapping[str, Any]:
 
 def _port_of(session: Session, port: Path | None, seconds: float | None, prove_seconds: float) -> PortOf:
     """Gives the port of a case as `porter port` chooses it."""
-    return partial(Ports(session, time_for(seconds), prove_seconds).of_case, port=port)
+    return partial(Ports(session, seconds, prove_seconds).of_case, port=port)
 
 
 @command

@@ -27,7 +27,6 @@ from porter.report import verification
 from porter.report.exits import verification_exit
 from porter.report.grade import Brief
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
-from porter.tune.automatic import time_for
 from porter.verify.budget import Budget, settled
 from porter.verify.case import Case, load_case
 from porter.verify.gate import GateOptions
@@ -78,7 +77,7 @@ def verify(
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
     if against is not None and is_kit_record(against):
         return verify_record(session, items, against, port_path)
-    ports = Ports(session, time_for(seconds), prove_seconds, asks=True, options=GateOptions(include_dirs))
+    ports = Ports(session, seconds, prove_seconds, asks=True, options=GateOptions(include_dirs))
     wanted = Wanted(
         replace(settings, gpu=read_gpu_options(mode, gpu_timeout, session.toolkit, tmem_check)),
         backend,

@@ -67,18 +67,18 @@ SHOWING = {
 @pytest.mark.parametrize("style", ["full-rate", "idiomatic", "native"])
 @pytest.mark.parametrize("command", SHOWING)
 def test_ports_that_are_looked_at_are_judged(command: str, style: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where they are written, by PTX and by runs, once."""
-    asked: list[tuple[str | None, bool]] = []
+    """As where they are written, by PTX and by runs, once, in all the time that it takes."""
+    asked: list[tuple[Any, ...]] = []
 
     def judged(session: Any, ported: Any, make: Any, budget: Any, compares: Any, judge: Any, noted: Any) -> Any:
-        asked.append((session.style, None not in (compares, judge)))
+        asked.append((session.style, None not in (compares, judge), budget.seconds))
         raise PorterError(Code.NO_TOOLKIT)
 
     monkeypatch.setattr("porter.cli.making.verified", judged)
     words = [*SHOWING[command], "--style", style, str(CORPUS / "gemm_int8" / "gemm_int8.cu")]
     done = PROVING.invoke(main, words)
     assert done.exit_code, done.output
-    assert asked == [(style, True)]
+    assert asked == [(style, True, None)]
 
 
 def test_grades_are_of_ports_that_nothing_judged(monkeypatch: pytest.MonkeyPatch) -> None:
