@@ -545,13 +545,14 @@ class CudaDraft:
         for map_name in self.maps:
             for n, b in self._box(map_name).items():
                 boxes[n] = max(boxes.get(n, 1), b)
-        expressions = [*self.numbers, *self.facts.conditions, *self._divided()]
+        conditions = sizes.dividing(self.facts.conditions)
+        expressions = [*self.numbers, *conditions, *self._divided()]
         by = sizes.strides_of(names, expressions, boxes)
         given = {n: v for n, v in sizes.fixed(self.facts.conditions).items() if n in names}
         found, holds = sizes.choose(names, by, str(proposal.reduction), self.facts.conditions, given)
         if not holds:
             self.draft.guess("sizes", "none was found that all checks of the host code accept")
-        asked = list(self.facts.conditions) + [x for x in self.numbers if "//" in str(x)] + self._divided()
+        asked = conditions + [x for x in self.numbers if "//" in str(x)] + self._divided()
         needed = {n: nums.divisors([p for e in asked for p in e.walk() if p.op in ("%", "//")], n) for n in names}
         return found, needed
 

@@ -40,6 +40,12 @@ def parts(condition: Num) -> Iterable[Num]:
         yield condition
 
 
+def dividing(conditions: Iterable[Num]) -> list[Num]:
+    """What has to hold, without what must not, or need not: a size that is to be no multiple of a number has none of
+    its tiles."""
+    return [one for condition in conditions for one in parts(condition) if one.op not in ("!=", "not", "%", "or")]
+
+
 def strides_of(names: Sequence[str], expressions: list[Num], boxes: Mapping[str, int]) -> dict[str, int]:
     """What each size is taken a multiple of."""
     found = {}
@@ -64,12 +70,12 @@ def choose(
             unit = math.lcm(unit, 64) if unit < 64 and math.lcm(unit, 64) <= 512 else unit
             choices.append([unit * f for f in (5, 6, 8, 3, 4, 2, 1, 16)])
         else:
-            choices.append([unit * f for f in (2, 1, 3, 4, 8)])
+            choices.append([unit * f for f in (2, 3, 1, 4, 8)])
     if order:
         # not all the same: a kernel that mixes two sizes up has to show
         tiles = [i for i, n in enumerate(order) if n != reduction and by.get(n, 1) > 1]
         for at in tiles[1::2]:
-            choices[at] = [choices[at][1], choices[at][0], *choices[at][2:]]
+            choices[at] = [choices[at][2], *choices[at][:2], *choices[at][3:]]
     first: dict[str, Value] | None = None
     for tried, values in enumerate(itertools.product(*choices)):
         found: dict[str, Value] = {**given, **dict(zip(order, values, strict=True))}
