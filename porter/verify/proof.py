@@ -41,7 +41,7 @@ of."""
 _SEEDS = (1, 2)
 _DSL_SEEDS = (2, 3)
 """Of ports of CuTe DSL, whose first size is run under other schedules with the seeds before."""
-_JUDGED = 20.0
+_JUDGED = 60.0
 """Seconds of processor time for each part of what PTX says of a case, behind its first size."""
 _NAMED = 4
 """Instantiations that are named."""
