@@ -22,7 +22,7 @@ from porter.diagnostics import Code, Diagnostic, PorterError, Severity, unforese
 from porter.report import json as report_json
 from porter.report.blocks import block
 from porter.report.formats import render
-from porter.tune.styles import AUTO, KEPT
+from porter.tune.styles import AUTO, KEPT, TAKEN
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -77,6 +77,8 @@ class Session:
     """Scales that are powers of two are those of the tensor core, in the same ports; None where nobody says."""
     layouts: str = KEPT
     """Of operands of CuTe DSL, as of `porter.tune.styles`."""
+    tiles: str = TAKEN
+    """Of persistent kernels of CuTe DSL, as of `porter.tune.styles`."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     include_dirs: tuple[Path, ...] = ()

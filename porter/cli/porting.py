@@ -22,8 +22,7 @@ from porter.passes.chip_text import Ask
 from porter.passes.full_rate.step import wide_rules
 from porter.passes.helpers import Placement
 from porter.passes.idiom_dsl.facts import Trace, Traces
-from porter.passes.native.dsl_layouts import NAME as LAYOUTS
-from porter.passes.native.step import OF_DSL, steps_of
+from porter.passes.native.step import OF_DSL, OF_DSL_ON_REQUEST, steps_of
 from porter.passes.port import PortOptions
 from porter.passes.ported import Beside, Ported
 from porter.passes.targets import port_target
@@ -35,7 +34,7 @@ from porter.scan.boxes import KernelBoxes
 from porter.scan.pipeline import KernelPipeline, launched
 from porter.tune.automatic import SECONDS
 from porter.tune.staging import port_plan
-from porter.tune.styles import AUTO, COMPAT, FULL_RATE, NATIVE, SM100
+from porter.tune.styles import AUTO, COMPAT, FULL_RATE, HANDED_OUT, NATIVE, SM100
 from porter.verify.budget import Budget
 from porter.verify.case import Case, case_directories, has_dsl_case
 from porter.verify.gate import GateOptions
@@ -110,10 +109,12 @@ def port_options(session: Session) -> PortOptions:
     for option, asked in (("--drop-promotion", session.drop_promotion), ("--block-scale", session.block_scale)):
         if asked and session.style != NATIVE:
             raise PorterError(Code.BAD_OPTION, option=option, problem="asks for a step of --style native")
-    if session.layouts == SM100 and session.style == COMPAT:
-        raise PorterError(Code.BAD_OPTION, option="--layouts", problem="asks for a port in Blackwell's own words")
-    steps = steps_of(bool(session.drop_promotion), bool(session.block_scale), session.layouts == SM100)
-    of_dsl = tuple(s for s in steps if s in (*OF_DSL, LAYOUTS))
+    own = {"--layouts": session.layouts == SM100, "--tiles": session.tiles == HANDED_OUT}
+    for option, asked in own.items():
+        if asked and session.style == COMPAT:
+            raise PorterError(Code.BAD_OPTION, option=option, problem="asks for a port in Blackwell's own words")
+    steps = steps_of(bool(session.drop_promotion), bool(session.block_scale), *own.values())
+    of_dsl = tuple(s for s in steps if s in (*OF_DSL, *OF_DSL_ON_REQUEST))
     options = PortOptions(
         tuple(split_list(session.select)),
         tuple(split_list(session.ignore)),
@@ -121,7 +122,9 @@ def port_options(session: Session) -> PortOptions:
         keep_hopper=session.keep_hopper,
         target=port_target(session.target),
         full_rate=session.style in (AUTO, FULL_RATE, NATIVE),
-        native={NATIVE: steps, AUTO: of_dsl}.get(session.style or "", tuple(s for s in of_dsl if s == LAYOUTS)),
+        native={NATIVE: steps, AUTO: of_dsl}.get(
+            session.style or "", tuple(s for s in of_dsl if s in OF_DSL_ON_REQUEST)
+        ),
         launches=partial(launches_of, tuple(map(str, session.rules))) if session.style == NATIVE else None,
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
         types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style not in (None, COMPAT) else None,

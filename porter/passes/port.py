@@ -32,9 +32,8 @@ from porter.passes.idiom_dsl.facts import Traces
 from porter.passes.instructions import instruction_groups
 from porter.passes.keeping import Kept
 from porter.passes.kernel_port import KernelPort, port_kernels
-from porter.passes.native.dsl_layouts import NAME as LAYOUTS
 from porter.passes.native.sites import Left
-from porter.passes.native.step import OF_DSL, chosen_alone
+from porter.passes.native.step import OF_DSL, OF_DSL_ON_REQUEST, chosen_alone
 from porter.passes.native.taking import Launches
 from porter.passes.native.wide import NAME as WIDE
 from porter.passes.native.wide import RULE as WIDE_RULE
@@ -326,7 +325,9 @@ def _port_what_can_be(
         placement=options.placement,
         common=options.common,
         full_rate=options.full_rate and sources.root not in options.half_rate,
-        native=tuple(s for s in options.native if s not in (WIDE, LAYOUTS, *OF_DSL) and options.asks(s, sources.root)),
+        native=tuple(
+            s for s in options.native if s not in (WIDE, *OF_DSL_ON_REQUEST, *OF_DSL) and options.asks(s, sources.root)
+        ),
         stages=dict(options.stages).get(sources.root, 0),
         registers=dict(options.registers).get(sources.root, 0),
         launches=options.launches,

@@ -25,6 +25,7 @@ from porter.passes.full_rate.proposing import Boxes
 from porter.passes.idiom.types import answering
 from porter.passes.idiom_dsl.stated import stated
 from porter.passes.native.dsl_layouts import NAME as LAYOUTS
+from porter.passes.native.dsl_next_tiles import NAME as NEXT_TILES
 from porter.passes.native.step import steps_of
 from porter.passes.native.taking import Launches
 from porter.passes.port import PortOptions, PortResult, port_sources
@@ -140,8 +141,9 @@ def run_example(
         return Found(text="\n".join(found), rules=frozenset({rule.id} if found else ()))
     if rule.advice is not None:
         return Found(diagnostics=tuple(d.code.id for d in sm100_findings(path, rules=tuple(directories))))
-    layouts = LAYOUTS in example.chosen
-    native = steps_of(example.drop_promotion, example.block_scale, layouts) if example.style == "native" else ()
+    layouts, tiles = LAYOUTS in example.chosen, NEXT_TILES in example.chosen
+    asked = steps_of(example.drop_promotion, example.block_scale, layouts, tiles)
+    native = asked if example.style == "native" else ()
     stages = frozenset({(path.as_posix(), example.stages)} if example.stages else ())
     registers = frozenset({(path.as_posix(), example.registers)} if example.registers else ())
     options = PortOptions(

@@ -17,7 +17,7 @@ from porter.cli.context import DEFAULT, current, fail, install
 from porter.cli.everywhere import WHERE, options
 from porter.diagnostics import Code, PorterError, unforeseen
 from porter.report.formats import KINDS_OF
-from porter.tune.styles import COMPAT, KEPT, LAYOUTS, STYLES
+from porter.tune.styles import COMPAT, KEPT, LAYOUTS, STYLES, TAKEN, TILES
 
 
 class Command(click.Command):
@@ -210,9 +210,24 @@ def _layouts_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def _take_tiles(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    install(replace(current(), tiles=value))
+    return value
+
+
+def _tiles_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--tiles: a step of CuTe DSL that is taken on request. The session has it."""
+    return click.option(
+        "--tiles", type=click.Choice(TILES), default=TAKEN, show_default=True, expose_value=False,
+        callback=_take_tiles,
+        help="Persistent kernels of CuTe DSL in Blackwell's own words: a block takes every so-many-th tile, as in the "
+             "original, or is handed the next one that nobody has (cluster launch control).",
+    )(function)  # fmt: skip
+
+
 def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style: for commands that make a port. The session has it."""
-    function = _layouts_option(_scale_option(_promotion_option(function)))
+    function = _tiles_option(_layouts_option(_scale_option(_promotion_option(function))))
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
@@ -258,7 +273,7 @@ def problem_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def plan_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--style of `porter plan`, which knows steps that no port has."""
-    function = _layouts_option(_scale_option(_promotion_option(function)))
+    function = _tiles_option(_layouts_option(_scale_option(_promotion_option(function))))
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="auto, full-rate: whether M=128 MMAs are possible, and what a run has to show of them. native: which "

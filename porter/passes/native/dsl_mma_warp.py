@@ -54,12 +54,14 @@ def _write(site: Site) -> None:
     if kernel.text.block(kernel.accumulator.statement) is not kernel.function.body:
         raise Left("an accumulator that all threads of a block know", kernel.accumulator.statement)
     _require_its_name_alone(kernel)
-    found, number = _loop_over_tiles(kernel), _idle_warp(kernel, site.slice)
+    found, warps = _loop_over_tiles(kernel), idle_warps(kernel, site.slice)
+    if not warps:
+        raise Left("a warp ahead of those that multiply which has nothing to do", kernel.region.first)
     words.with_stages(_STAGES, kernel.fresh("acc_stages"))
     warp = _warp_index(kernel) or "{0}.make_warp_uniform({0}.warp_idx())".format(f"{words['cute']}.arch")
 
     def placed(draft: Draft, words: Words) -> None:
-        _place(kernel, found, f"{warp} == {number}{words['leads']}", draft, words)
+        _place(kernel, found, f"{warp} == {warps[-1]}{words['leads']}", draft, words)
 
     words["warp"] = warp
     site.placed = placed
@@ -166,15 +168,13 @@ def _unshared(
         gone = [s for s in gone if s not in kept]
 
 
-def _idle_warp(kernel: Kernel, slice_: str) -> int:
-    """The last warp ahead of those that multiply that no condition names."""
+def idle_warps(kernel: Kernel, slice_: str) -> list[int]:
+    """The warps ahead of those that multiply that no condition names."""
     first, named = first_warp(kernel, slice_), set[int | None]()
     for node in found_in(kernel.function, cst.Comparison):
         for value in (node.left, *(c.comparator for c in node.comparisons)):
             named.add(kernel.number(value))
-    if free := [n for n in range(first) if n not in named]:
-        return free[-1]
-    raise Left("a warp ahead of those that multiply which has nothing to do", kernel.region.first)
+    return [n for n in range(first) if n not in named]
 
 
 def _warp_index(kernel: Kernel) -> str:
@@ -202,8 +202,9 @@ def _place(kernel: Kernel, found: _Loop, condition: str, draft: Draft, words: Wo
         draft.remove(RULE, statement)
     known = [f"{words['any']} = {words['known']}"] if words["known"] else []
     stage = f"{kernel.accumulator.name} = {words['acc']}[(None, None, None, {words['fills']}.index)]"
+    instead: dict[int, str] = words.get("instead", {})
     before, first, last = (
-        [text.dedented(s) for s in these if not draft.is_gone(text.span(s))]
+        [instead.get(id(s)) or text.dedented(s) for s in these if not draft.is_gone(text.span(s))]
         for these in (found.before, found.first, found.last)
     )
     outer = [*before, words.text("fills"), header]

@@ -26,7 +26,7 @@ from porter.steps.step import Declared, Step
 
 RULE = "PTR590"
 _ROWS = 128
-_ONES = m.Tuple([m.Element(m.Integer("1"))] * 3) | m.List([m.Element(m.Integer("1"))] * 3)
+SINGLE = m.Tuple([m.Element(m.Integer("1"))] * 3) | m.List([m.Element(m.Integer("1"))] * 3)
 _OF_B = m.Tuple([m.Element(m.Integer("0")), m.Element(m.Name("None")), m.Element(m.Name("None"))])
 _NAMED = m.Name() | m.Attribute()
 
@@ -154,6 +154,11 @@ def _require(kernel: Kernel) -> None:
         raise Left("waits with the scope of a cluster, for which this version of the DSL has no names")
     if not kernel.of_pipeline(kernel.function, "producer_tail"):
         raise Left("a wait for the last buffers where loads end")
+    require_places_of_tiles(kernel)
+
+
+def require_places_of_tiles(kernel: Kernel) -> None:
+    """Raises Left: a block's place in the grid is asked for by others than the scheduler of tiles."""
     text = kernel.text
     for call in text.calls(kernel.function, *KNOWN["places"]):
         above = next(n for n in text.above(call) if isinstance(n, (cst.Call, cst.BaseStatement)))
@@ -174,7 +179,7 @@ def _launch(kernel: Kernel) -> cst.Call:
     """Where the kernel is launched with tensors that it reaches by TMA alone."""
     text, launch = kernel.text, launch_of(kernel)
     cluster = argument(launch, None, "cluster")
-    if argument(launch, None, "block") is None or (cluster is not None and not m.matches(cluster.value, _ONES)):
+    if argument(launch, None, "block") is None or (cluster is not None and not m.matches(cluster.value, SINGLE)):
         raise Left("a launch that says the block, and no clusters", launch)
     host = text.function(launch)
     plain = {p.name.value: p for p in host.params.params}
@@ -324,7 +329,7 @@ def _scheduler(kernel: Kernel) -> tuple[cst.BaseExpression, cst.BaseExpression]:
     text = kernel.text
     made = one(text.calls(text.module, KNOWN["tile_parameters"]), "schedulers of tiles")
     shape = _argument(made, 1, "cluster_shape_mnk")
-    if not m.matches(shape, _ONES):
+    if not m.matches(shape, SINGLE):
         raise Left("a scheduler of tiles for single blocks, as it is written", made)
     grids = text.calls(text.module, *KNOWN["tile_grid"])
     return shape, _argument(one(grids, "grids of a scheduler of tiles"), 1, "max_active_clusters")
@@ -343,6 +348,10 @@ def _pipeline(kernel: Kernel) -> tuple[cst.BaseExpression | None, cst.BaseExpres
 
 STEP = Step(
     "cta-pair", RULE, _write, "dsl", Declared(roles=True, barriers=True, launch=("grid", "cluster"), maps=True),
-    after={"mma-warp": "a warp of its own that issues the MMAs"}, follows=("sm100-layouts",), cost=True,
-    beside={"sm100-layouts": "operands in the layouts of the original, which CTAs can share"},
+    after={"mma-warp": "a warp of its own that issues the MMAs"}, cost=True,
+    follows=("sm100-layouts", "next-tiles"),
+    beside={
+        "sm100-layouts": "operands in the layouts of the original, which CTAs can share",
+        "next-tiles": "tiles that a block takes without asking: these are handed out to single blocks",
+    },
 )  # fmt: skip

@@ -30,9 +30,11 @@ def chosen_alone() -> set[str]:
     return {s.name for s in steps_for("cuda") if s.chosen}
 
 
-def steps_of(drop_promotion: bool = False, block_scale: bool = False, layouts: bool = False) -> tuple[str, ...]:
+def steps_of(
+    drop_promotion: bool = False, block_scale: bool = False, layouts: bool = False, tiles: bool = False
+) -> tuple[str, ...]:
     """Names of all steps that are asked for."""
-    asked = {"promotion": drop_promotion, "scales": block_scale, "sm100-layouts": layouts}
+    asked = {"promotion": drop_promotion, "scales": block_scale, "sm100-layouts": layouts, "next-tiles": tiles}
     steps = _of_all_dialects()
     return tuple(dict.fromkeys(s.name for s in steps if not s.on_request or asked.get(s.name, False)))
 
@@ -72,5 +74,6 @@ STEPS = steps_of()
 """Names of the steps that a port has where nobody asks for one by name."""
 OF_DSL = tuple(s.name for s in steps_for("dsl") if not s.on_request)
 """Those of CuTe DSL, which the default style has, too."""
+OF_DSL_ON_REQUEST = tuple(s.name for s in steps_for("dsl") if s.on_request)
 ON_REQUEST = tuple(s.name for s in steps_for("cuda") if s.on_request)
 """Those that are taken only where they are asked for by name, as results differ with them."""
