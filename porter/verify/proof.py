@@ -301,8 +301,10 @@ def _exact(case: Case) -> Sequence[str]:
 
 
 def _blocks_of_one(claim: Claim, case: Case) -> Mapping[str, Number] | None:
-    """A size with so many blocks of the port that the requests of one that does the work of all come round again."""
-    return many_blocks(case, OVER if claim.halved is None else 2 * OVER)
+    """A size with so many blocks of the port that the requests of one that does the work of all come round again. A
+    case of CuTe DSL says no grid: a block has a tile."""
+    least = OVER if claim.halved is None else 2 * OVER
+    return many_tiles(case, least, lambda problem: 1) if claim.dsl else many_blocks(case, least)
 
 
 def _wrong(result: VerifyResult) -> str:

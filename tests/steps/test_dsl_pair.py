@@ -15,6 +15,7 @@ from porter.lang.text import EditGroup, Safety, apply_groups
 from porter.passes.idiom_dsl.names import OPTIONAL
 from porter.passes.idiom_dsl.port import Idiomatic, idiomatic
 from porter.passes.idiom_dsl.stated import stated
+from porter.passes.native.dsl_layouts import NAME as LAYOUTS
 from porter.passes.native.step import steps_for
 from porter.rules.load import load_rules
 from porter.steps.step import Step
@@ -30,7 +31,7 @@ def mostly_slow(forms: Iterable[str]) -> list[object]:
 
 
 def _steps(on_request: bool) -> list[Step]:
-    return [step for step in steps_for("dsl") if on_request or not step.on_request]
+    return [step for step in steps_for("dsl") if not step.on_request or (on_request and step.name == LAYOUTS)]
 
 
 def ported(
