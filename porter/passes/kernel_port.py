@@ -339,7 +339,7 @@ def rewrite(
     residency.declare_tiles(context, columns)
     captures.capture_tiles(context)
     if full_rate is not None:
-        step.take(context, full_rate, moves, host)
+        step.take(context, full_rate, host)
     plans = [kernel_plan(context, k, allocated[k], columns.owned[k], moves) for k in context.kernels]
     launch_bounds.state_minimum_blocks(context, plans)
     naming.rename_wrappers(context)

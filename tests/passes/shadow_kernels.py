@@ -17,7 +17,7 @@ import store_kernels
 import tile_kernels
 import wide_kernels
 from attention_kernels import Pairs
-from native_kernels import BATCH, LANE, OF_WARPS
+from native_kernels import BATCH, BATCHES, LANE, OF_WARPS
 
 RELEASE = ("release",)
 THREAD = ("release", "mma-thread")
@@ -125,6 +125,11 @@ USED: dict[str, dict[str, str]] = {
         "AFTER": f"out[0] = tiles[(steps - 1) % 2][threadIdx.x]; {LATE['LATE']}",
     },
 }  # fmt: skip
+ONE = BATCHES[BATCHES.index("__device__ void wgmma") : BATCHES.index("__device__ void fence")].replace(
+    "wgmma_m64n16k16(", "ONE("
+)
+"""An MMA in a function of another name."""
+NEVER = "if (k < 0) wgmma_m64n16k16(acc, a + consumer * 512, b);"
 GIVEN_BACK: dict[str, dict[str, str]] = {
     "a count that differs": {"INIT": "init(&empty[i], 300);"},
     "a phase that is kept": {
@@ -134,6 +139,14 @@ GIVEN_BACK: dict[str, dict[str, str]] = {
     },
     "one arrival for two stages": {
         "RELEASE": "arrive(&empty[k % 2]); arrive(&empty[k % 2]);", "INIT": "init(&empty[i], 512);",
+    },
+    "consumers that come to MMAs of their own": {
+        "BATCH": "if (consumer == 0) { fence(); wgmma_m64n16k16(acc, a, b); commit(); drain<0>(); }"
+                 " else { fence(); wgmma_m64n16k16(acc, a + consumer * 512, b); commit(); drain<0>(); }",
+    },
+    "a commit that the instructions of an MMA end with": {
+        "HEAD": ONE.replace("ONE(", "committed(").replace('0, 0;"', '0, 0; "\n"wgmma.commit_group.sync.aligned;"', 1),
+        "BATCH": f"fence(); {NEVER} committed(acc, a + consumer * 512, b); drain<0>();",
     },
     "a count that full has, too": {
         "HEAD": "__device__ void both(uint64_t* a, uint64_t* b, int n) { init(a, n); init(b, n); }",
@@ -166,6 +179,10 @@ ISSUED: dict[str, dict[str, str]] = {
     },
     "an index that consumers read behind their MMAs": {
         "AHEAD": "int last = 0;", "BATCH": BATCH + " last = k;", "AFTER": "out[0] = last;",
+    },
+    "a fence that the instructions of an MMA begin with": {
+        "HEAD": ONE.replace("ONE(", "fenced(").replace('"wgmma', '"wgmma.fence.sync.aligned; "\n"wgmma', 1),
+        "BATCH": f"fenced(acc, a + consumer * 512, b); {NEVER} commit(); drain<0>();",
     },
 }  # fmt: skip
 LATE_AT = "if (steps > 100) "
@@ -218,6 +235,8 @@ TURNS: dict[str, Pairs] = {
 }
 """Of `attention_kernels`: what the next turn begins with, changed in ways that its text hides."""
 COMMIT = "        warpgroup_commit();\n        // the last turn"
+SCORES = "        float scores[kBlockN / 2];\n"
+K_WAIT = "        mbarrier_wait(&smem.k_full[ring.stage], ring.phase);\n"
 V_DONE = "        warpgroup_commit();\n        warpgroup_wait<0>();\n        mbarrier_arrive(&smem.v_empty"
 GOES_ON = "        mbarrier_arrive(&smem.v_empty[ring.stage]);\n        ring.next();\n"
 EARLY: dict[str, Pairs] = {
@@ -231,6 +250,18 @@ EARLY: dict[str, Pairs] = {
         (V_DONE, V_DONE.replace("        warpgroup_wait<0>", "        warpgroup_commit();\n        warpgroup_wait<1>")),
     ),
     "no commit of its own": ((V_DONE, V_DONE.partition("\n")[2]),),
+    "a count that begins outside": (
+        (LOOP, LOOP.replace("for (int block = 0;", "int block;\n    for (block = 0;")),
+    ),
+    "a bound of the count": ((LOOP, LOOP.replace("= 0; block < blocks", "= 0, last = block + blocks; block < last")),),
+    "a place of the count": ((LOOP, LOOP.replace("= 0; block <", "= 0, *at = &block; *at <")),),
+    "a condition that declares": (
+        (LOOP, LOOP.replace("for (int block = 0; block < blocks; ++block)",
+                            "int block = -1;\n    while (const int more = ++block < blocks)")),
+    ),
+    "registers that are declared behind a wait": (
+        (SCORES + K_WAIT, K_WAIT + SCORES),
+    ),
     "a ring that counts its copies": (
         ("    int stage = 0;\n    uint32_t phase = 0;\n\n    __device__ void next",
          "    int stage = 0;\n    uint32_t phase = 0;\n    __device__ ~Ring() { stage = 0; }\n"

@@ -178,6 +178,7 @@ JUDGED |= {
     "rows beside more memory than there is room for": {
         "SHARED": "225280", "BEHIND": "extern __shared__ char more[]; if (rows < 0) note(seen, more[ld]);",
     },
+    "a loop that stands behind a condition": {"STORE": "if (rows > 0)\n    " + DEFAULTS["STORE"]},
 }  # fmt: skip
 
 

@@ -120,8 +120,6 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
                    "cudaLaunchCooperativeKernel((void*)kernel, dim3(N / 16, M / 128), dim3(384), all, sizeof(Ring));"},
         "blocks that are launched one by one: `cudaLaunchCooperativeKernel`",
     ),
-    "stages from 1": ({"FIRST": "1"}, "that `k` counts stages from 0, one by one"),
-    "every other stage": ({"NEXT": "k += 2"}, "that `k` counts stages from 0, one by one"),
 }  # fmt: skip
 
 

@@ -133,6 +133,14 @@ LINEAR = {
     "LAUNCH": "kernel<<<M / 128 * (N / 16), 384, sizeof(Ring)>>>(map_a, map_b, out, M, N, K);",
 }
 JUDGED: dict[str, dict[str, str]] = {
+    "stages from 1": {
+        "FIRST": "1",
+        "BOUND": "k <= K / 64",
+        "LOADS": LOADS.replace("k * 64", "(k - 1) * 64"),
+        "AT": "(k - 1) % kStages",
+        "PHASE": "(k - 1) / kStages % 2",
+    },
+    "every other stage": {"NEXT": "k += 2", "BOUND": "k < K / 32", "LOADS": LOADS.replace("k * 64", "k * 32")},
     "a function that asks for the block": {
         "HEAD": "__device__ int row_of() { return blockIdx.y; }",
         "PLACE": "const int row = row_of(), column = blockIdx.x;",

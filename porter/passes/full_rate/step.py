@@ -12,7 +12,6 @@ from porter.passes.full_rate.permuting import permute
 from porter.passes.full_rate.proposing import HostSide, Proposal
 from porter.passes.full_rate.two_consumers import two_consumers
 from porter.passes.full_rate.two_tiles import two_tiles
-from porter.passes.moves import Moves
 from porter.passes.needs import Common
 from porter.ptx.arch import WARP
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -35,12 +34,11 @@ class Proposing:
 
     context: PortContext
     common: Common
-    moves: Moves
     host: HostSide
     proposal: Proposal | None = None
 
     def two_tiles(self) -> None:
-        self.proposal = two_tiles(self.context, self.common, self.moves)
+        self.proposal = two_tiles(self.context, self.common)
 
     def two_consumers(self) -> None:
         """Where the tiles are not those of a warpgroup."""
@@ -51,11 +49,11 @@ class Proposing:
             permute(self.context, self.proposal, self.host)
 
 
-def take(context: PortContext, common: Common, moves: Moves, host: HostSide | None = None) -> bool:
+def take(context: PortContext, common: Common, host: HostSide | None = None) -> bool:
     """Whether the kernels run M=128 MMAs; what a fact is missing for stays as it is, and is named."""
     if not context.kernels:
         return False
-    wide = Proposing(context, common, moves, host or HostSide())
+    wide = Proposing(context, common, host or HostSide())
     for step in wide_steps().values():
         assert step.write is not None
         step.write(wide)

@@ -95,12 +95,6 @@ class Tiles:
         loops = [loop for function, node, index in self._selections() for loop in self._counting(function, node, index)]
         return any(not told for loop in loops for told in self._told(loop.function, loop.body, {loop.name}, 0))
 
-    def missing(self) -> Iterator[Left]:
-        """MMAs whose tile no loop counts."""
-        for function, node, index in self._selections():
-            if not self._counting(function, node, index):
-                yield Left(function, function.span(node), f"which tile `{index}` means is not known")
-
     def _selections(self) -> Iterator[tuple[Function, Node, str]]:
         """Where a tile is chosen: an MMA, or a call that is handed one."""
         own = {id(t): s for s in self.program.statements for t in s.steps}

@@ -8,12 +8,11 @@ from porter.model.mentions import Mentions
 from porter.passes.context import PortContext
 from porter.passes.full_rate.proposing import Proposal, narrow, of_mmas, of_sources, written_over
 from porter.passes.full_rate.tiles import TILES, Tiles
-from porter.passes.moves import Moves
 from porter.passes.native.sites import Left
 from porter.passes.needs import Common
 
 
-def two_tiles(context: PortContext, common: Common, moves: Moves) -> Proposal | None:
+def two_tiles(context: PortContext, common: Common) -> Proposal | None:
     """How one MMA makes both tiles of a warpgroup; None where its accumulators are no two tiles below each other."""
     program, owners = context.program, context.accumulators.accumulators
     homes = [a.home for a in owners]
@@ -31,17 +30,12 @@ def two_tiles(context: PortContext, common: Common, moves: Moves) -> Proposal | 
         if len(kernels) != 1 or sum(a.function is accumulator.function for a in owners) != 1:
             found.missing.append(Left(accumulator.function, at, "its accumulator is not the only one of a kernel"))
             continue
-        tiles, zeroed = Tiles(program, kernels[0], accumulator), context.flow.zeroing_of(accumulator)
-        found.rows += tiles.rows(mentions.of(accumulator, zeroed))
+        tiles = Tiles(program, kernels[0], accumulator)
+        found.rows += tiles.rows(mentions.of(accumulator, context.flow.zeroing_of(accumulator)))
         if tiles.same_a() or tiles.interleaved:
             return None
-        found.missing += tiles.missing()
         if not tiles.terms and not found.rows:
             found.rows.append(Left(accumulator.function, at, "nothing tells which rows of a tile a warp has"))
-        if moves.stores[accumulator] or moves.tracked or context.kept_params:
-            found.missing.append(Left(accumulator.function, at, "its registers are written between MMAs"))
-        if any(z.tile for z in zeroed):
-            found.missing.append(Left(accumulator.function, at, "its tiles are set to zero one by one"))
         found.row_edits += tiles.edits()
     for function, span, step, _ in of_mmas(program):
         found.missing += narrow(function, span, step)

@@ -128,8 +128,6 @@ class _Ahead(OfFunction):
         span = self._span()
         text = ported_text(self.context, function, span)
         pad = self.context.indent(function, function.span(self.moved[0]))
-        for statement in (s for s in self.kept if self.product.stays(s)):
-            raise self.left(statement, "that registers of the first product are declared ahead of it")
         lines = (line for line in text.replace("\r\n", "\n").split("\n") if line.strip())
         return [inner + (line[len(pad) :] if line.startswith(pad) else line.lstrip()) for line in lines]
 

@@ -38,7 +38,6 @@ NO_USE = (BY_TMA, BESIDE)
 """Why kernels have no use for the step."""
 _MOST_TURNS = 16
 """Turns of a loop inside of the one over columns."""
-_MOST_STORES = 256
 _TELLS = re.compile(
     r"\b(?:__threadfence\w*|atomic\w+|cudaTriggerProgrammaticLaunchCompletion|fence\.(?:acq_rel|sc)\.(?:gpu|sys)|"
     r"(?:st|red|atom)\.(?:\w+\.)*(?:release|relaxed|acq_rel|global)|griddepcontrol\.launch\w*|volatile\s+(?:int|unsigned)|"
@@ -249,8 +248,6 @@ class _BulkStore(OfFunction):
                 if at is None or after is None:
                     raise self.left(store.left, "where this stores, by its row, its column and the warp's lanes")
                 puts.append(Put(index, values, *at, after[0] - at[0]))
-                if len(puts) > _MOST_STORES:
-                    raise self.left(loop.node, f"at most {_MOST_STORES} stores in a turn of this loop")
         rows = rows_of(puts)
         if isinstance(rows, str):
             raise self.left(loop.node, rows)
@@ -263,12 +260,8 @@ class _BulkStore(OfFunction):
         name = self.context.names.fresh("leaving")
         place, body = Place(function, loop.node), self._body(loop.node)
         assert body is not None
-        if loop.node.parent is None or loop.node.parent.type != "compound_statement":
-            raise place.left("a loop over columns in a block of its own")
         count = str(len(warps))
         if self.known is None:
-            if not self.kernel.threads:
-                raise place.left("how many threads a block has")
             count = f"({self.kernel.threads}) / {WARP} - {warps[0]}"
         known = len(warps) if self.known is not None else None
         self._staged[rows.nbytes, rows.step, rows.halves, warps[0], len(warps)] = rows.warp_bytes, known, count

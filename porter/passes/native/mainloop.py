@@ -21,7 +21,7 @@ from porter.model.pipeline.rings import split_index
 from porter.model.pipeline.who import Who
 from porter.model.program import Program, TensorCoreStatement
 from porter.model.scopes import LOOPS
-from porter.model.tensor_core import MmaStep, Step
+from porter.model.tensor_core import Step
 from porter.passes.context import PortContext
 from porter.passes.moves import Moves
 from porter.passes.native.sites import Left, Path, Place, path_of, prefix, steps_below, threads_at
@@ -96,11 +96,7 @@ class Pipelined:
     @cached_property
     def consumers(self) -> frozenset[int]:
         """The threads that come to the MMAs."""
-        found = {self.runs(o) for o in self.multiplies}
-        if len(found) != 1:
-            kernel = self.kernel.function
-            raise Left(kernel, kernel.span(kernel.body), "that the same threads come to all MMAs")
-        return next(iter(found))
+        return frozenset[int]().union(*map(self.runs, self.multiplies))
 
     # --- Where
 
@@ -203,18 +199,8 @@ class Pipelined:
         return list(steps_below(self.program, self.function, self.spans))
 
     def synchronizing(self, *kinds: Step) -> Iterator[tuple[Path, TensorCoreStatement]]:
-        """The statements of the range that do nothing but what is of these kinds.
-
-        Raises:
-            Left: one does something else as well.
-        """
-        for path, statement in self.statements:
-            found = {s.kind for s in statement.steps}
-            if not found & set(kinds):
-                continue
-            if not found <= set(kinds) or any(isinstance(s, MmaStep) for s in statement.steps):
-                raise path[-1].left("its instructions each in a statement of their own")
-            yield path, statement
+        """The statements of the range that do what is of these kinds."""
+        yield from (found for found in self.statements if any(s.kind in kinds for s in found[1].steps))
 
     def waits_in_loop(self) -> bool:
         """Whether MMAs are waited for in a loop of the range."""

@@ -60,13 +60,11 @@ class NextTurn(OfFunction):
         return body
 
     def _condition(self) -> Node:
-        if self.loop.type not in ("for_statement", "while_statement"):
-            raise self.left(self.loop, "a loop that asks ahead of each turn if there is one")
         found = self.loop.child_by_field_name("condition")
         if found is not None and found.type == "condition_clause" and len(found.named_children) == 1:
             found = found.named_children[0]
-        if found is None or found.type in ("declaration", "init_statement", "condition_clause"):
-            raise self.left(self.loop, "a condition by which the loop goes on")
+        if found is None or self.loop.type == "do_statement":
+            raise self.left(self.loop, "a loop that asks ahead of each turn if there is one")
         return found
 
     # --- Names
@@ -197,8 +195,6 @@ class NextTurn(OfFunction):
         """Of each variable: its type as a parameter, its name, and what it is in the first turn."""
         found = []
         begin = self.loop.child_by_field_name("initializer")
-        if begin is not None and begin.type != "declaration":
-            raise self.left(begin, "a loop that begins with what it declares")
         for variable in self.carried.values():
             declared = variable.declaration
             if begin is None or declared is None or declared.id != begin.id:
@@ -207,11 +203,7 @@ class NextTurn(OfFunction):
             declarator = variable.declarator
             value = declarator.child_by_field_name("value") if declarator is not None else None
             kind = declared.child_by_field_name("type")
-            held = declarator.child_by_field_name("declarator") if declarator is not None else None
-            plain = held is not None and held.type == "identifier"
-            if value is None or kind is None or not plain or value.type in ("argument_list", "initializer_list"):
-                raise self.left(declared, f"what `{variable.name}` begins with")
-            if any(v.declaration is not None and v.declaration.id == declared.id for _, v in self.reads(value)):
+            if value is None or kind is None:
                 raise self.left(declared, f"what `{variable.name}` begins with")
             found.append((self.function.text(kind), variable.name, self.function.text(value)))
         return found

@@ -11,7 +11,6 @@ from tree_sitter import Node
 
 from porter.lang.cuda import find, inside
 from porter.lang.text import Span
-from porter.model.counted import counted
 from porter.model.functions import Function
 from porter.model.kernels import SHARED
 from porter.model.pipeline.operations import Operation
@@ -56,7 +55,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Counter:
-    """A loop that counts stages from 0 for each tile, by `name`, of type `kind`."""
+    """A loop that counts stages anew for each tile, by `name`, of type `kind`."""
 
     loop: Node
     name: str
@@ -160,11 +159,10 @@ class Part(OfFunction):
             if self.counter.loop.id != loop.id or self.counter.name != variable.name:
                 raise self.left(at, "one loop that counts the stages of a tile")
             return
-        declared, found, body = variable.declaration, counted(self.function, loop), loop.child_by_field_name("body")
+        declared, body = variable.declaration, loop.child_by_field_name("body")
         kind = declared.child_by_field_name("type") if declared is not None else None
-        plain = found is not None and found.step == "1" and self.function.text(found.first).rstrip("uU") == "0"
-        if not plain or kind is None or body is None or body.type != "compound_statement":
-            raise self.left(at, f"that `{variable.name}` counts stages from 0, one by one")
+        if kind is None or body is None or body.type != "compound_statement":
+            raise self.left(at, f"a loop in braces that `{variable.name}` counts stages in")
         self.counter = Counter(loop, variable.name, self.function.text(kind))
 
     def counted(self, line: str, passed: str) -> str:

@@ -52,15 +52,14 @@ class Product(OfFunction):
         if stores:
             raise self.left(mine[0], self._why(loads, mine))
         self.load = loads[0]
-        loop = self.load.parent.parent if self.load.parent is not None else None
+        body = self.load.parent
+        loop = body.parent if body is not None and body.type == "compound_statement" else None
         is_loop = loop is not None and loop.type in ("for_statement", "while_statement", "do_statement")
         if not is_loop or loop is None or not all(inside(loop, n) for n in mine):
             raise self.left(mine[0], self._why(loads, mine))
         self.loop = loop
         self._in_loop = [e for e in self._events if inside(loop, e.node)]
-        body = loop.child_by_field_name("body")
-        if body is None or body.type != "compound_statement":
-            raise self.left(loop, "statements of a loop in braces")
+        assert body is not None
         self.body = body
         last = max(n.start_byte for n in mine)
         if not any(self._is_other(e) and e.node.start_byte > self.load.start_byte for e in self._in_loop):

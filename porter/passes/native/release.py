@@ -20,7 +20,7 @@ from porter.passes.context import PortContext, qualified
 from porter.passes.native.mainloop import Pipelined
 from porter.passes.native.members import accessible
 from porter.passes.native.sharing import ctas_of, is_ring
-from porter.passes.native.sites import Changes, Left, Place, frame_in, path_of, statement_of, written
+from porter.passes.native.sites import Changes, Place, frame_in, path_of, statement_of, written
 from porter.ptx.arch import WARP
 from porter.ptx.ast import Reg
 from porter.ptx.wgmma import THREADS as WARPGROUP
@@ -172,8 +172,6 @@ class Release:
                 answers = kernel.who.truth(frame_in(operation, function), part)
                 if answers is not None and all(answers[t] is not None for t in kernel.consumers):
                     continue
-                if kernel.context.flow.threads.differ(function, part):
-                    raise Left(function, function.span(part), "which threads a condition of an arrival chooses")
                 when.append(function.text(part))
             node = above
         return Place(function, node), when
