@@ -122,7 +122,7 @@ def test_steps_of_the_native_style_go_on_from_there(tmp_path: Path, threads: int
     assert root.native == (("release",) if threads == 288 else ("release", "mma-thread", "double-buffer"))
     left = {str(d.values["step"]): str(d.values["what"]) for d in found.diagnostics if d.code is Code.NATIVE_LEFT}
     if threads == 384:
-        assert left["pair"] == "which copies bring A and which bring B"
+        assert left["pair"] == "rows of A in the places of their MMA: here they change places, and a pair halves them"
 
 
 # --- the gate itself, on a simulator

@@ -21,9 +21,9 @@ from porter.verify.sweep import Wanted, other_schedules
 @pytest.mark.parametrize(
     ("budget", "given"),
     [
-        (lambda: None, 20.0),
-        (lambda: Budget.of_work(None), 20.0),
-        (lambda: Budget.of_work(1e6), 20.0),
+        (lambda: None, 60.0),
+        (lambda: Budget.of_work(None), 60.0),
+        (lambda: Budget.of_work(1e6), 60.0),
         (lambda: Budget.of_work(8.0), 8.0),
     ],
     ids=["none", "without an end", "long", "short"],

@@ -3,7 +3,6 @@
 
 from fractions import Fraction
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -47,8 +46,8 @@ def test_encoding_picks_the_nearest_value_and_the_even_one_of_two(name):
 
 
 def test_bf16_is_rounded_once():
+    """Not to 32 bits first, as some versions of ml_dtypes do."""
     x = 1 + 2.0**-8 + 2.0**-40
-    assert float(np.array([x]).astype(ml_dtypes.bfloat16)[0]) == 1.0
     assert DTYPES["bf16"].decode(DTYPES["bf16"].encode(np.array([x])))[0] == 1 + 2.0**-7
 
 

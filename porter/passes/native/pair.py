@@ -417,6 +417,10 @@ def _take(
     """Make the edits of a part of the step."""
     if len(found) != 1:
         raise found[0].begin.left("that the file has one kernel")
+    if taking.context.helpers.permuted:
+        raise found[0].begin.left(
+            "rows of A in the places of their MMA: here they change places, and a pair halves them"
+        )
     changes = Changes(taking.context, RULE)
     part(Pair(found[0], changes, launch))
     changes.make()
