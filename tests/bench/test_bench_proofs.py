@@ -45,7 +45,7 @@ def compiled(name: str, style: str = "compat") -> tuple[Case, PortPlan | None, B
     with click.Context(click.Command("bench")):
         install(Session(verbosity=-2))
         with styled(style):
-            plan = Ports(current()).of_case(case, None)[0]
+            plan = Ports(current(), runs=False).of_case(case)[0]
     for program in (Program(case, builder), Program(case, builder, plan)):
         for sizes in (case.sizes, *case.other_sizes):
             program.at(sizes)
