@@ -20,7 +20,11 @@ QUICK = ("a shuffle in a helper",)
     [pytest.param(k, id=f"{k[0]}: {k[1]}", marks=[] if k[1] in QUICK else [pytest.mark.slow]) for k in cases()],
 )
 def test_a_wrong_step_is_refused(tmp_path: Path, kernel: Kernel) -> None:
-    _, name, parts, steps = kernel
+    group, name, parts, steps = kernel
     who, what = SHADOW.judged(tmp_path, parts, steps, 20)
     assert who != "failed", what
-    assert (who == "accepted") is (name in SHADOW.ACCEPTED), what
+    assert (who == "accepted") is ((group, name) in SHADOW.ACCEPTED), what
+
+
+def test_what_is_accepted_is_a_kernel_of_these() -> None:
+    assert set(SHADOW.ACCEPTED) <= {(group, name) for group, name, *_ in cases()}
