@@ -32,7 +32,7 @@ from porter.verify.known_hazards import without_known
 from porter.verify.prepare import PortOf
 from porter.verify.problem import LaunchValues
 from porter.verify.program.source import Request, check_program
-from porter.verify.settings import SimOptions
+from porter.verify.settings import DRAWN, SimOptions
 
 Kind = Literal["launch", "ptx", "program", "cases"]
 """What is looked at."""
@@ -82,7 +82,7 @@ def hazards(
         return _prove(session, kind, path, case_path, port_path, only, arch, sizes, seconds,
                       (launch_file, ptx_path, kernel), chosen, request,
                       sim_options(seed, schedule, arithmetic, budget))  # fmt: skip
-    options = sim_options(seed, "random" if seeds > 1 else schedule, arithmetic, budget)
+    options = sim_options(seed, "random" if seeds > 1 and schedule not in DRAWN else schedule, arithmetic, budget)
     numbers, errors, earlier = range(seed, seed + seeds), list[Diagnostic](), list[Mapping[str, Any]]()
     _require_cases(kind, {"--seconds": seconds is not None, "--resume": resume_path is not None})
     if path is None:

@@ -12,7 +12,7 @@ from porter.diagnostics import Code, PorterError
 from porter.verify.case import Case
 from porter.verify.expr import Number
 from porter.verify.problem import LaunchValues
-from porter.verify.settings import GpuOptions, SimOptions
+from porter.verify.settings import GpuOptions, Schedule, SimOptions
 
 Level = Literal["strict", "practice"]
 """At which hazards are told (docs/hazards.md)."""
@@ -63,7 +63,7 @@ def sim_options(
     seed: int, schedule: str, arithmetic: str, budget: int | None, print: Callable[[str], None] | None = None
 ) -> SimOptions:
     return SimOptions(
-        schedule=cast(Literal["eager", "late", "random"], schedule),
+        schedule=cast(Schedule, schedule),
         arithmetic=cast(Literal["float64", "exact"], arithmetic),
         seed=seed,
         budget=budget,

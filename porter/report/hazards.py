@@ -15,6 +15,7 @@ from porter.report.tables import quantity
 from porter.sim.check.causes import Cause, causes, places
 from porter.sim.check.hazard import Hazard, Site
 from porter.sim.check.rulings import Ruling
+from porter.sim.results import DRAWN
 from porter.verify.checked import likeness
 from porter.verify.hazards import HazardRun, worst
 from porter.verify.inherited import Inherited
@@ -168,8 +169,8 @@ def _finding_block(run: HazardRun, finding: RunFinding, number: int) -> Iterator
 
 def _replay(run: HazardRun, seed: int | None) -> Iterator[str]:
     """How to see one finding again, alone."""
-    if run.schedule == "random" and seed is not None:
-        yield f"{_PREFIX}     replay: --schedule random --seed {seed}"
+    if run.schedule in DRAWN and seed is not None:
+        yield f"{_PREFIX}     replay: --schedule {run.schedule} --seed {seed}"
 
 
 # JSON ---------------------------------------------------------------------------------------------------

@@ -178,8 +178,17 @@ class Engine:
         rng = self.machine.random
         assert rng is not None
         while self.pending and rng.random() < 0.25:
-            numbers = list(self.pending)
-            self.land(self.pending[numbers[rng.randrange(len(numbers))]])
+            self.land_any()
+
+    def land_any(self) -> bool:
+        """Random schedule: land one pending operation. False if there is none."""
+        rng = self.machine.random
+        assert rng is not None
+        if not self.pending:
+            return False
+        numbers = list(self.pending)
+        self.land(self.pending[numbers[rng.randrange(len(numbers))]])
+        return True
 
     def nudge(self) -> None:
         """Called now and then: threads that poll memory must not keep operations from landing for ever."""

@@ -38,6 +38,7 @@ from porter.sim import (  # noqa: F401  (they register instructions)
 from porter.sim.compiler import Compiler
 from porter.sim.dead_ends import stuck, threads_gone
 from porter.sim.freeing import freeing_blocks
+from porter.sim.holding import Holding
 from porter.sim.livelock import LivelockWatch
 from porter.sim.machine import Machine
 from porter.sim.program import Program
@@ -61,6 +62,9 @@ class Executor(Machine):
         self._functions: dict[tuple[int, bool], tuple[Callable[..., Any], list[int], int]] = {}
         self.executed: dict[tuple[int, bool], int] = {}
         self.watch = LivelockWatch(self)
+        self.holding: Holding | None = None
+        if self.random is not None and self.options.schedule == "lagging":
+            self.holding = Holding(self.random, self.warp_rank)
 
     def follow(self, before: Executor | None) -> None:
         """The wave before this one of the same launch has ended. What it compiled serves this one too."""
@@ -111,30 +115,50 @@ class Executor(Machine):
 
     def _lowest(self) -> int:
         """The least key; of warps whose turn it is, one on its way to free Tensor Memory comes first."""
-        low = int(self.key.min())
+        key = self.key
+        if self.holding is not None and self.holding.on:
+            key = np.where(self.holding.held, IDLE, key)
+        low = int(key.min())
         if self.freeing is None or low >= IDLE:
             return low
         there = self.freeing.take(self.warp_next, mode="clip")
         if not there.any():
             return low
-        first = int(self.key[there].min())
+        first = int(key[there].min())
         return first if first // _EPOCH == low // _EPOCH else low
 
     def _random_pick(self) -> int:
         assert self.random is not None
         runnable = np.flatnonzero(self.key < IDLE)
+        if self.holding is not None:
+            runnable = self._not_held(self.holding, runnable)
         if runnable.size == 0:
             return IDLE
         if self.random.random() < 0.7:
             return self._lowest()
         return int(self.key[runnable[self.random.randrange(runnable.size)]])
 
+    def _not_held(self, holding: Holding, runnable: Array) -> Array:
+        """Which of the warps that can go on may do so. A hold is given up when nothing else is left to happen."""
+        if runnable.size:
+            holding.step(self.steps, runnable, (self.activity, self.stores))
+        while holding.on:
+            free = np.flatnonzero((self.key < IDLE) & ~holding.held)
+            if free.size:
+                return free
+            if not self.engine.land_any():
+                holding.give_up()
+        return np.flatnonzero(self.key < IDLE)
+
     def step(self, low: int) -> None:
         """Execute one block for all warps that are at it."""
         self.steps += 1
         number = low % _EPOCH
         self.current_epoch = low - number
-        selected = np.flatnonzero(self.warp_next == number)
+        there = self.warp_next == number
+        if self.holding is not None and self.holding.on:
+            there &= ~self.holding.held
+        selected = np.flatnonzero(there)
         n = selected.size
         runs = self.steps_run
         runs[selected] += 1

@@ -17,7 +17,9 @@ from porter.sim.trace.recorder import Recorder
 Mode = Literal["functional", "checking"]
 Status = Literal["ok", "incomplete", "error"]
 Arithmetic = Literal["float64", "exact"]
-Schedule = Literal["eager", "late", "random"]
+Schedule = Literal["eager", "late", "random", "lagging"]
+DRAWN: tuple[Schedule, ...] = ("random", "lagging")
+"""Schedules that are drawn from a seed."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Options:
     `mode` "checking" also looks for hazards, on a `level` (see `porter.sim.check.catalog`); at level practice some
     operands are taken that the PTX ISA does not allow (docs/rulings.md).
     `schedule` says when asynchronous operations land: at issue (`eager`), only when no warp can go on without
-    them (`late`), or at random times drawn from `seed`. `arithmetic` "exact" adds as the tensor cores do, and
+    them (`late`), or at random times drawn from `seed` (`random`, and `lagging`, which also holds back warps that could
+    go on). `arithmetic` "exact" adds as the tensor cores do, and
     `rules` "sm_100" lets wgmma do it as tcgen05 does. `max_warp_instructions` is the budget; beyond it the
     outcome is incomplete. `progress` is called with the number of warp-instructions now and then, `print` with
     the text of the kernel's printf. `resident` bounds how many thread blocks run at the same time; by default they

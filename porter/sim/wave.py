@@ -41,7 +41,7 @@ from porter.sim.operation import Groups
 from porter.sim.pending import Pending
 from porter.sim.program import Program
 from porter.sim.progress import Progress
-from porter.sim.results import Launch, Options
+from porter.sim.results import DRAWN, Launch, Options
 
 
 class Wave(Progress, Memories, Banks):
@@ -72,7 +72,7 @@ class Wave(Progress, Memories, Banks):
         self.refused: set[int] = set()
         """Blocks that have seen a request for another cluster's work fail."""
         self.late = options.schedule != "eager"
-        self.random = random.Random(seed) if options.schedule == "random" else None
+        self.random = random.Random(seed) if options.schedule in DRAWN else None
         self.architecture: Literal["sm_90", "sm_100"] = (
             "sm_90" if program.module.target.startswith("sm_9") else "sm_100"
         )

@@ -13,6 +13,7 @@ from porter.diagnostics.spread import spread
 from porter.ptx import ast
 from porter.ptx.places import keep_places
 from porter.sim.check.hazard import Hazard
+from porter.sim.results import DRAWN
 from porter.verify.backends import RunResult, SimBackend
 from porter.verify.builder import BuiltKernel
 from porter.verify.images import Image
@@ -69,8 +70,8 @@ class MutantRuns:
         self.mutants: Sequence[Mutant] = mutants(setup.kernel.module, setup.kernel.entry)
         # At this level a hazard tells whether it is an error in every reading of the ISA.
         self._options = dataclasses.replace(options, checking="practice")
-        random = options.schedule == "random"
-        self.label = f"random schedule, seed {options.seed}" if random else setup.sizes
+        drawn = options.schedule in DRAWN
+        self.label = f"{options.schedule} schedule, seed {options.seed}" if drawn else setup.sizes
         self._jobs = jobs
         self.baseline = self._run(SimBackend(self._options), self._module)
         # A mutant may poll for ever.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from porter.build.entry import demangle
+from porter.sim.results import DRAWN, Schedule
 from porter.sim.trace.recorder import DEFAULT_LIMIT, Recorder
 
 
@@ -31,7 +32,7 @@ class SimOptions:
     at which hazards are looked for, None for not at all. `rules` "sm_100" has wgmma add as tcgen05 does. `resident`:
     blocks that run at a time, where a launch does not say how many."""
 
-    schedule: Literal["eager", "late", "random"] = "late"
+    schedule: Schedule = "late"
     arithmetic: Literal["float64", "exact"] = "float64"
     rules: Literal["sm_90", "sm_100"] = "sm_90"
     seed: int = 0
@@ -53,4 +54,4 @@ def make_recorder(blocks: Callable[[int], bool] | None, kernel: str | None, limi
     return Recorder(limit=limit or DEFAULT_LIMIT, blocks=blocks, kernels=None if kernel is None else called)
 
 
-__all__ = ["GpuOptions", "Recorder", "SimOptions", "make_recorder"]
+__all__ = ["DRAWN", "GpuOptions", "Recorder", "Schedule", "SimOptions", "make_recorder"]

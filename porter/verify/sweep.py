@@ -10,10 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from porter.build.port_plan import PortPlan
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
+from porter.sim.results import Schedule
 from porter.verify.backends import Backend
 from porter.verify.budget import Budget
 from porter.verify.builder import Builder
@@ -36,7 +37,6 @@ from porter.verify.runner import Again, ProgressCall, VerifyOptions, verify
 from porter.verify.runs import Runs
 from porter.verify.settings import SimOptions
 
-Schedule = Literal["eager", "late", "random"]
 _DSL_SEEDS = 2
 """Random schedules under which ports of CuTe DSL kernels run."""
 

@@ -39,7 +39,7 @@ from porter.cli.commands.shared import (
 @click.option("--level", type=click.Choice(["strict", "practice"]), default=None,
               help="What counts as an error [default: strict for ports, else practice].")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-              help="Runs under the random schedule, with seeds from --seed on.")  # fmt: skip
+              help="Runs under the random schedule, or the lagging one, with seeds from --seed on.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
               help="Processes; each takes whole runs: of a program, at a size, with a seed.")  # fmt: skip
 @seconds_option

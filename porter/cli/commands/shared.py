@@ -300,9 +300,10 @@ def simulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
             click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
-                         help="Seed of inputs and of the random schedule."),
-            click.option("--schedule", type=click.Choice(["eager", "late", "random"]), default="late",
-                         show_default=True, help="When asynchronous operations land."),
+                         help="Seed of inputs and of what a schedule draws."),
+            click.option("--schedule", type=click.Choice(["eager", "late", "random", "lagging"]), default="late",
+                         show_default=True,
+                         help="When asynchronous operations land. Lagging: as random, and warps are held back."),
             click.option("--arithmetic", type=click.Choice(["float64", "exact"]), default="float64",
                          show_default=True, help="How tensor cores add: fast, or as the hardware does."),
             click.option("--budget", type=click.IntRange(min=1), default=None, metavar="N",
