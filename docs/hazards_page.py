@@ -43,8 +43,8 @@ attention.
 
 `porter verify` compares values and, for a port, looks for hazards in the same runs, with the first input family of each
 size; `--no-hazards` leaves them out. What only some order of the warps shows in the values it looks for with a random
-schedule, for ports of CuTe DSL kernels always with the late, the eager and two random ones. `--schedule lagging` also holds warps
-back that could go on ([simulator.md](simulator.md)).
+schedule, for ports of CuTe DSL kernels always with the late, the eager and two random ones. `--schedule lagging` also
+holds warps back that could go on ([simulator.md](simulator.md)).
 
 `porter mutate` leaves out or weakens every synchronizing instruction of a port in turn and shows which mutants
 are reported; [mutation.md](mutation.md) has the result for every port of the corpus.

@@ -206,6 +206,22 @@ params:
   - {{struct: [A, {{value: 1, type: s32}}]}}   # by value, members with natural alignment
 ```
 
+Several launches stand in order, each with its `launch`, `params` and `entry`, and with `ptx` where that is another one.
+Each finds in the tensors, and in the variables of its module, what the ones before it left; `expected` is what the last
+one leaves. `pdl: true` lets a launch begin before the one ahead of it has ended (programmatic dependent launch): what
+it reads of that one without `griddepcontrol.wait` is a hazard (G9).
+
+```yaml
+launches:
+  - {{entry: fill, launch: {{grid: [8], block: [128]}}, params: [C, K]}}
+  - entry: gemm
+    pdl: true
+    launch: {{grid: [N / 128, M / 128], block: [128]}}
+    params: [map_a, map_b, C, K]
+```
+
+`mutate` and `grade` take files with one launch, `hazards --prove` looks at the one whose kernel `--kernel` names.
+
 A parameter that a compiler made up has a layout of its own: what is known of it as bytes stands as bytes, with the
 addresses and tensor maps among them:
 
@@ -231,7 +247,9 @@ def launches_page() -> str:
     """The format of launch files: every field of the schema."""
     schema = json.loads(resources.files("porter.verify").joinpath("launch.schema.json").read_text("utf-8"))
     case = json.loads(resources.files("porter.verify").joinpath("case.schema.json").read_text("utf-8"))
-    return LAUNCHES_HEAD.format() + "\n".join(_field_lines(schema, case)) + "\n"
+    own = {name: field for name, field in schema["properties"].items() if "$ref" not in field}
+    known = {**case, "properties": {**case["properties"], **own}}
+    return LAUNCHES_HEAD.format() + "\n".join(_field_lines(schema, known)) + "\n"
 
 
 def _field_lines(part: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -252,10 +270,19 @@ def _field_lines(part: dict[str, Any], schema: dict[str, Any], prefix: str = "")
             nested.append((name, field))
         elif isinstance(inner, dict) and "properties" in inner:
             nested.append((f"{name}.<name>", inner))
+        elif "properties" in field.get("items", {}):
+            nested.append((f"{name}[i]", {**field["items"], "properties": dict(_not_stated_twice(field["items"]))}))
     for name, field in nested:
         yield ""
         yield f"### `{prefix}{name}`"
         yield from _field_lines(field, schema, f"{prefix}{name}.")
+
+
+def _not_stated_twice(part: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The properties of a part; what is that of the whole goes by its type."""
+    for name, stated in part["properties"].items():
+        whole = stated.get("$ref", "").startswith("#/properties/") and "description" not in stated
+        yield name, {**stated, "description": f"As `{name}` of a file with one launch."} if whole else stated
 
 
 def _resolved(part: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

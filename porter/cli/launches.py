@@ -15,9 +15,10 @@ from porter.report import hazards as report_hazards
 from porter.report import json as report_json
 from porter.report.exits import launch_exit
 from porter.report.program import finding_body, finding_diagnostic
-from porter.verify.backends import SimBackend
-from porter.verify.hazards import HazardRun, OneRun, check_case, check_runs
-from porter.verify.launch_file import PtxLaunch, against_expected, load_launch
+from porter.verify.backends import RunResult
+from porter.verify.hazards import HazardRun, OneRun, check_runs
+from porter.verify.launch_file import PtxLaunch, against_expected, load_launches
+from porter.verify.launch_order import as_one, run_in_order
 from porter.verify.outcome import RunFinding
 from porter.verify.settings import SimOptions
 
@@ -42,92 +43,97 @@ def check_launch(
     launch: Path, ptx: Path | None, kernel: str | None, arch: str | None, level: Level, options: SimOptions,
     seeds: Sequence[int], jobs: int = 1,
 ) -> HazardRun:  # fmt: skip
-    """What is found in a launch under a schedule with each seed, in `jobs` processes.
+    """What is found in the launches of a file under a schedule with each seed, in `jobs` processes.
 
     Raises:
-        PorterError: what `load_launch` raises.
+        PorterError: what `load_launches` raises.
     """
-    found = load_launch(launch, ptx, kernel, arch, options.seed)
-    return check_case(
-        found.kernel, found.problem, found.launch, found.images, "kernel", level, options, seeds, jobs
-    )  # fmt: skip
+    found = load_launches(launch, ptx, kernel, arch, options.seed)
+
+    def run(settings: SimOptions) -> OneRun:
+        return as_one(run_in_order(found, settings))
+
+    return check_runs(run, *_named(found), level, options, seeds, jobs)
 
 
 def run_launch(
     session: Session, launch: Path, ptx: Path | None, arch: str | None, level: Level | None, options: SimOptions
 ) -> tuple[ExitCode, dict[str, Any]]:
-    """Run a launch, with a `level` in the checking simulator too; say what came of it. The exit code, and what the
-    JSON document holds.
+    """Run the launches of a file, with a `level` in the checking simulator too; say what came of it. The exit code,
+    and what the JSON document holds.
 
     Raises:
-        PorterError: what `load_launch` raises.
+        PorterError: what `load_launches` raises.
     """
-    found = load_launch(launch, ptx, None, arch, options.seed)
+    found = load_launches(launch, ptx, None, arch, options.seed)
+    results: list[RunResult] = []
     differing: list[Diagnostic] = []
     findings: list[RunFinding] = []
 
     def run(settings: SimOptions) -> OneRun:
-        result = SimBackend(settings).run(found.kernel, found.problem, found.launch, found.images)
-        findings.extend(result.findings)
-        if result.status == "ok":
-            differing.extend(against_expected(found, result))
-        return OneRun(result.status, result.findings, result.hazards, result.warp_instructions, result.seconds)
+        results.extend(run_in_order(found, settings))
+        one = as_one(results)
+        findings.extend(one.findings)
+        if one.status == "ok":
+            differing.extend(against_expected(found[-1], results[-1]))
+        return one
 
-    name = found.problem.case.name
     checked: HazardRun | None = None
     one: HazardRun | OneRun
     if level is not None:
-        one = checked = check_runs(
-            run, name, "kernel", found.kernel.entry, found.kernel.arch, level, options, [options.seed]
-        )
+        one = checked = check_runs(run, *_named(found), level, options, [options.seed])
     else:
         one = run(options)
     session.report(differing)
     if checked is None:
-        session.report(finding_diagnostic(f, found.problem.case.kernel) for f in findings)
+        session.report(finding_diagnostic(f, found[0].problem.case.kernel) for f in findings)
     elif not session.json and session.verbosity >= 0:
         for line in report_hazards.text([checked], every=session.verbosity > 0):
             session.err.print(line, soft_wrap=True)
     _say(session, found, one, checked, differing)
     code = launch_exit(one.status, checked, differing)
-    return code, _body(found, one, checked, findings, differing)
+    return code, _body(found, results, one, checked, findings, differing)
+
+
+def _named(found: Sequence[PtxLaunch]) -> tuple[str, str, str, str]:
+    """What a run of launches is called: the file, what it is, its kernels, the chip."""
+    kernels = dict.fromkeys(launch.kernel.entry for launch in found)
+    return found[0].problem.case.name, "kernel", ", ".join(kernels), found[0].kernel.arch
 
 
 def _say(
-    session: Session, found: PtxLaunch, one: HazardRun | OneRun, checked: HazardRun | None,
+    session: Session, found: Sequence[PtxLaunch], one: HazardRun | OneRun, checked: HazardRun | None,
     differing: Sequence[Diagnostic],
 ) -> None:  # fmt: skip
-    compared = [t for t in found.problem.tensors.values() if t.after is not None]
+    compared = [t for t in found[-1].problem.tensors.values() if t.after is not None]
     held = f", {len(compared) - len(differing)} of {len(compared)} tensors as expected" if compared else ""
     verdict = checked.verdict.value if checked else one.status
-    session.remark(
-        f"{kernel_name(found.kernel.entry)} ({found.kernel.arch}): {one.warp_instructions} warp instructions, "
-        f"{verdict}{held}"
-    )
+    kernels = ", ".join(dict.fromkeys(kernel_name(launch.kernel.entry) for launch in found))
+    session.remark(f"{kernels} ({found[0].kernel.arch}): {one.warp_instructions} warp instructions, {verdict}{held}")
 
 
 def _body(
-    found: PtxLaunch, one: HazardRun | OneRun, checked: HazardRun | None, findings: Sequence[RunFinding],
-    differing: Sequence[Diagnostic],
+    found: Sequence[PtxLaunch], results: Sequence[RunResult], one: HazardRun | OneRun, checked: HazardRun | None,
+    findings: Sequence[RunFinding], differing: Sequence[Diagnostic],
 ) -> dict[str, Any]:  # fmt: skip
-    at = found.launch
     return {
-        "program": str(found.problem.case.kernel),
+        "program": str(found[0].problem.case.kernel),
         "status": one.status,
         "exit_status": 0,
         "warp_instructions": one.warp_instructions,
         "seconds": one.seconds,
         "launches": [
             {
-                "kernel": found.kernel.entry,
-                "grid": list(at.grid),
-                "block": list(at.block),
-                "cluster": list(at.cluster),
-                "dynamic_smem": at.dynamic_smem,
-                "status": one.status,
-                "warp_instructions": one.warp_instructions,
+                "kernel": launch.kernel.entry,
+                "grid": list(launch.launch.grid),
+                "block": list(launch.launch.block),
+                "cluster": list(launch.launch.cluster),
+                "dynamic_smem": launch.launch.dynamic_smem,
+                "status": result.status,
+                "warp_instructions": result.warp_instructions,
                 "repeated": False,
             }
+            for launch, result in zip(found, results, strict=False)
         ],
         "stdout": "",
         "stderr": "",

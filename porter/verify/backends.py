@@ -28,6 +28,25 @@ from porter.verify.settings import SimOptions
 
 
 @dataclass(frozen=True)
+class Left:
+    """What a launch on the simulator leaves to the one behind it: memory, where tensors lie in it, what was put there
+    ahead of the first launch, and the launch itself."""
+
+    memory: GlobalMemory
+    starts: Mapping[str, int]
+    before: Mapping[str, Any]
+    outcome: Outcome
+
+    def contents(self) -> dict[str, Any]:
+        """The bytes of all tensors."""
+        return {name: np.array(self.memory.read(self.starts[name], data.size)) for name, data in self.before.items()}
+
+    def put_back(self, contents: Mapping[str, Any]) -> None:
+        for name, data in contents.items():
+            self.memory.write(self.starts[name], data)
+
+
+@dataclass(frozen=True)
 class RunResult:
     """`status` ok, incomplete or error; `after` holds the image of every tensor after the run, `where` says
     what ran it, where that is not the backend alone, `variables` what is in variables of the module that hold other
@@ -42,6 +61,8 @@ class RunResult:
     where: str = ""
     hazards: tuple[Hazard, ...] = ()
     variables: Mapping[str, bytes] = field(default_factory=dict)
+    left: Left | None = field(default=None, compare=False, repr=False)
+    """For a launch behind this one."""
 
 
 class Backend(Protocol):
@@ -86,20 +107,31 @@ class SimBackend:
     name = "sim"
     guard = 0
 
-    def __init__(self, options: SimOptions | None = None, state: Mapping[str, bytes] | None = None) -> None:
+    def __init__(
+        self, options: SimOptions | None = None, state: Mapping[str, bytes] | None = None, keeps: bool = False
+    ) -> None:
         """`state`: what variables of the module hold when a launch begins, where that is not what their initializers
-        say."""
+        say. `keeps`: results have what they left to other launches."""
         self.options = options or SimOptions()
         self.arithmetic: str = self.options.arithmetic
         self.state = state or {}
+        self.keeps = keeps
 
     def on(self, state: Mapping[str, bytes]) -> SimBackend:
         """The same one, for launches that begin with other contents of module variables."""
-        return SimBackend(self.options, state)
+        return SimBackend(self.options, state, self.keeps)
 
     def run(
-        self, kernel: BuiltKernel, problem: Problem, launch: LaunchValues, images: Mapping[str, Image]
+        self,
+        kernel: BuiltKernel,
+        problem: Problem,
+        launch: LaunchValues,
+        images: Mapping[str, Image],
+        behind: Left | None = None,
+        overlaps: bool = False,
     ) -> RunResult:
+        """`behind`: what the launch before this one left, in place of `images`; one that `overlaps` need not wait for
+        its end."""
         if kernel.function is None:
             raise PorterError(Code.CAPTURE_NO_PTX, place(problem.case, "kernel"), kernel=kernel.entry)
         bound = kernel.bound(problem)
@@ -107,10 +139,13 @@ class SimBackend:
         resident = self.options.resident if launch.resident is None else launch.resident
         options = simulator_options(self.options)
         options = dataclasses.replace(options, resident=resident, taken=kernel.taken)
-        outcome, after = self._once(kernel, kernel.function, bound, at, options, images)
+        found = behind.contents() if behind is not None else {}
+        outcome, after, left = self._once(kernel, kernel.function, bound, at, options, images, behind, overlaps)
         if stopped_for_nothing(kernel, at, outcome):
             at = dataclasses.replace(at, registers=0)
-            outcome, after = self._once(kernel, kernel.function, bound, at, options, images)
+            if behind is not None:
+                behind.put_back(found)
+            outcome, after, left = self._once(kernel, kernel.function, bound, at, options, images, behind, overlaps)
         return RunResult(
             status=outcome.status,
             findings=tuple(run_finding(f) for f in outcome.findings),
@@ -120,6 +155,7 @@ class SimBackend:
             stats=outcome.stats,
             hazards=tuple(outcome.hazards),
             variables=outcome.variables,
+            left=left if self.keeps else None,
         )
 
     def _once(
@@ -130,13 +166,19 @@ class SimBackend:
         launch: Launch,
         options: Options,
         images: Mapping[str, Image],
-    ) -> tuple[Outcome, dict[str, Image]]:
+        behind: Left | None,
+        overlaps: bool,
+    ) -> tuple[Outcome, dict[str, Image], Left]:
         """The outcome of one launch, and the tensors after it."""
-        memory = GlobalMemory()
-        starts = {
-            name: memory.alloc(image.data.size, align=max(256, image.tensor.align), name=name)
-            for name, image in images.items()
-        }
+        memory = GlobalMemory() if behind is None else behind.memory
+        starts = (
+            dict(behind.starts)
+            if behind is not None
+            else {
+                name: memory.alloc(image.data.size, align=max(256, image.tensor.align), name=name)
+                for name, image in images.items()
+            }
+        )
 
         def map_data(name: str) -> bytes:
             bound = problem.tensor_maps[name]
@@ -153,9 +195,12 @@ class SimBackend:
         def by_value(argument: MapValue) -> bytes:
             return map_data(argument.tensor_map)
 
-        before = {name: placed(image, address, by_value) for name, image in images.items()}
-        for name, data in before.items():
-            memory.write(starts[name], data)
+        if behind is None:
+            before = {name: placed(image, address, by_value) for name, image in images.items()}
+            for name, data in before.items():
+                memory.write(starts[name], data)
+        else:
+            before = dict(behind.before)
         values = argument_bytes(problem, function, address, by_value)
         outcome = simulate(
             kernel.module,
@@ -164,6 +209,7 @@ class SimBackend:
             pack_params(function, values),
             memory,
             options,
+            prerequisite=behind.outcome if behind is not None and overlaps else None,
             state=self.state,
         )
         after = {
@@ -174,7 +220,7 @@ class SimBackend:
             )
             for name, image in images.items()
         }
-        return outcome, after
+        return outcome, after, Left(memory, starts, before, outcome)
 
 
 def run_finding(finding: Any) -> RunFinding:

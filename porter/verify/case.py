@@ -133,6 +133,8 @@ class Case:
     tolerance: float = 0.0
     port: Mapping[str, Any] = field(default_factory=dict)
     as_port: bool = False
+    within: tuple[str | int, ...] = ()
+    """Keys of the part of the file that says how it is launched, where several parts do."""
 
     @property
     def name(self) -> str:
@@ -201,8 +203,9 @@ def place(case: Case, dotted: str) -> Location:
         node, data = read_yaml(case.path)
     except PorterError:
         return Location(str(case.path))
-    if case.as_port and _stands(data, ["port", *keys[:2]]):
-        keys = ["port", *keys]
+    for outer in (["port"] if case.as_port else [], list(case.within)):
+        if outer and _stands(data, [*outer, *keys[:2]]):
+            keys = [*outer, *keys]
     return place_of(case.path, node, keys)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launch files: one launch of a kernel that is known as PTX, from anywhere.
+"""Launch files: launches of kernels that are known as PTX, from anywhere.
 
 A launch is a case without source and reference: `load_launch` makes one, and memory, tensor maps and arguments are
 those of cases. The schema stands in `launch.schema.json` beside this file.
@@ -46,6 +46,8 @@ class PtxLaunch:
     problem: Problem
     kernel: BuiltKernel
     images: Mapping[str, Image]
+    overlaps: bool = False
+    """It need not wait for the end of the launch before it."""
 
     @property
     def launch(self) -> LaunchValues:
@@ -55,15 +57,60 @@ class PtxLaunch:
 def load_launch(
     path: Path, ptx: Path | None = None, entry: str | None = None, chip: str | None = None, seed: int = 0
 ) -> PtxLaunch:
-    """Read a launch file and the kernel that it launches. `ptx` and `entry` stand in for what the file says, `chip`
-    chooses among modules for several; `seed` is for contents that are drawn.
+    """Read a launch file and the kernel that it launches: of several launches the one that `entry` names, with memory
+    as it is ahead of the first. `ptx` and `entry` stand in for what the file says, `chip` chooses among modules for
+    several; `seed` is for contents that are drawn.
 
     Raises:
         PorterError: FILE_NOT_FOUND, CASE_NOT_YAML, CASE_FIELD, CASE_EXPRESSION, CASE_DOES_NOT_FIT, CASE_PARAMETERS;
-            what `read_kernel` raises.
+            what `read_kernel` raises; BAD_OPTION where it is not one launch.
     """
     data = load_yaml(path, "launch")
-    case = _case(path, data, ptx)
+    parts = _parts(path, data)
+    if len(parts) > 1:
+        parts = [(keys, part) for keys, part in parts if entry is not None and entry in part.get("entry", "")]
+        if len(parts) != 1:
+            count = len(data["launches"])
+            problem = f"{path.name} has {count} launches, and one is meant: name its kernel, or leave the others out"
+            raise PorterError(Code.BAD_OPTION, Location(str(path)), option="--kernel", problem=problem)
+    ((keys, part),) = parts
+    return _launch(path, keys, part, ptx, None if "launches" in data else entry, chip, seed)
+
+
+def load_launches(
+    path: Path, ptx: Path | None = None, entry: str | None = None, chip: str | None = None, seed: int = 0
+) -> list[PtxLaunch]:
+    """Read a launch file with all of its launches, in order; `entry` is for a file with one.
+
+    Raises:
+        PorterError: what `load_launch` raises.
+    """
+    data = load_yaml(path, "launch")
+    if "launches" not in data or entry is not None:
+        return [load_launch(path, ptx, entry, chip, seed)]
+    return [_launch(path, keys, part, ptx, None, chip, seed) for keys, part in _parts(path, data)]
+
+
+def _parts(path: Path, data: Mapping[str, Any]) -> list[tuple[tuple[str | int, ...], dict[str, Any]]]:
+    """The launches of a file, each as a file with this one alone, and the keys where it stands."""
+    if "launches" not in data:
+        return [((), dict(data))]
+    twice = next((field for field in ("launch", "params", "entry") if field in data), None)
+    if twice is not None:
+        problem = "stands in each of `launches`, or without them"
+        raise PorterError(Code.CASE_FIELD, Location(str(path)), field=twice, problem=problem)
+    if data["launches"][0].get("pdl"):
+        problem = "nothing is launched before the first launch"
+        raise PorterError(Code.CASE_FIELD, Location(str(path)), field="launches[0].pdl", problem=problem)
+    shared = {name: value for name, value in data.items() if name != "launches"}
+    return [(("launches", n), {**shared, **part}) for n, part in enumerate(data["launches"])]
+
+
+def _launch(
+    path: Path, keys: tuple[str | int, ...], data: Mapping[str, Any], ptx: Path | None, entry: str | None,
+    chip: str | None, seed: int,
+) -> PtxLaunch:  # fmt: skip
+    case = _case(path, keys, data, ptx)
     kernel = read_kernel(case.kernel, entry or data.get("entry"), chip)
     facts = kernel_facts(kernel.module, kernel.function)
     case = _with_kernel(case, kernel, facts, "cluster" in data["launch"])
@@ -73,7 +120,7 @@ def load_launch(
     check_arguments(problem, kernel.function)
     elements = generate(problem, RECORDED, seed)
     images = {name: make_image(t, elements.get(name), 0) for name, t in problem.tensors.items()}
-    return PtxLaunch(problem, built, images)
+    return PtxLaunch(problem, built, images, data.get("pdl", False))
 
 
 def against_expected(launch: PtxLaunch, result: RunResult) -> list[Diagnostic]:
@@ -95,7 +142,7 @@ def against_expected(launch: PtxLaunch, result: RunResult) -> list[Diagnostic]:
     return found
 
 
-def _case(path: Path, data: Mapping[str, Any], ptx: Path | None) -> Case:
+def _case(path: Path, keys: tuple[str | int, ...], data: Mapping[str, Any], ptx: Path | None) -> Case:
     """The file as a case; what only the kernel tells is still missing."""
     if ptx is None and "ptx" not in data:
         problem = "missing field 'ptx' (or name a file with --ptx)"
@@ -120,6 +167,7 @@ def _case(path: Path, data: Mapping[str, Any], ptx: Path | None) -> Case:
         params=tuple(data["params"]),
         reference=None,
         recorded=RecordedFrom("", data.get("recorded", {})),
+        within=keys,
     )
     if ptx is None and not is_file(case.kernel):
         raise PorterError(Code.FILE_NOT_FOUND, place(case, "ptx"), path=case.kernel)

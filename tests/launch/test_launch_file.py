@@ -336,11 +336,14 @@ def test_a_fault_is_an_error(tmp_path: Path) -> None:
 
 def test_the_example_of_the_documentation_is_one(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "launches.md").read_text()
-    example, parameter = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    example, several, parameter = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     path = tmp_path / "launch.yaml"
     path.write_text(example + parameter)
     fields = load_yaml(path, "launch")
     assert [type(p) for p in fields["params"]] == [str, str, str, str, dict, dict, dict]
+    shared = {name: value for name, value in fields.items() if name not in ("entry", "launch", "params")}
+    path.write_text(yaml.safe_dump(shared) + several)
+    assert [part["entry"] for part in load_yaml(path, "launch")["launches"]] == ["fill", "gemm"]
 
 
 PROGRAM = """
