@@ -170,15 +170,7 @@ class SimBackend:
         overlaps: bool,
     ) -> tuple[Outcome, dict[str, Image], Left]:
         """The outcome of one launch, and the tensors after it."""
-        memory = GlobalMemory() if behind is None else behind.memory
-        starts = (
-            dict(behind.starts)
-            if behind is not None
-            else {
-                name: memory.alloc(image.data.size, align=max(256, image.tensor.align), name=name)
-                for name, image in images.items()
-            }
-        )
+        memory, starts = _allocated(images) if behind is None else (behind.memory, behind.starts)
 
         def map_data(name: str) -> bytes:
             bound = problem.tensor_maps[name]
@@ -196,11 +188,11 @@ class SimBackend:
             return map_data(argument.tensor_map)
 
         if behind is None:
-            before = {name: placed(image, address, by_value) for name, image in images.items()}
+            before: Mapping[str, Any] = {name: placed(i, address, by_value) for name, i in images.items()}
             for name, data in before.items():
                 memory.write(starts[name], data)
         else:
-            before = dict(behind.before)
+            before = behind.before
         values = argument_bytes(problem, function, address, by_value)
         outcome = simulate(
             kernel.module,
@@ -212,15 +204,22 @@ class SimBackend:
             prerequisite=behind.outcome if behind is not None and overlaps else None,
             state=self.state,
         )
+        left = Left(memory, starts, before, outcome)
+        now = left.contents()
         after = {
-            name: Image(
-                image.tensor,
-                image.guard,
-                recorded_again(image, before[name], np.array(memory.read(starts[name], image.data.size))),
-            )
+            name: Image(image.tensor, image.guard, recorded_again(image, before[name], now[name]))
             for name, image in images.items()
         }
-        return outcome, after, Left(memory, starts, before, outcome)
+        return outcome, after, left
+
+
+def _allocated(images: Mapping[str, Image]) -> tuple[GlobalMemory, dict[str, int]]:
+    """Memory with room for tensors, and where it is."""
+    memory = GlobalMemory()
+    return memory, {
+        name: memory.alloc(image.data.size, align=max(256, image.tensor.align), name=name)
+        for name, image in images.items()
+    }
 
 
 def run_finding(finding: Any) -> RunFinding:
