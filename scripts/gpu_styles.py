@@ -99,7 +99,7 @@ class Unpacker:
 Packed = tuple[str, Case, PortPlan, dict[Key, Compiled]]
 
 
-def pack(file: Path, style: str, names: list[str]) -> None:
+def pack(file: Path, style: str, tiles: str, names: list[str]) -> None:
     import click
 
     from porter.cli.context import Session, install, styled
@@ -107,7 +107,7 @@ def pack(file: Path, style: str, names: list[str]) -> None:
 
     packed: list[Packed] = []
     with click.Context(click.Command("pack")):
-        session = Session(verbosity=-2)
+        session = Session(verbosity=-2, tiles=tiles)
         install(session)
         ports = Ports(replace(session, style=style), asks=True)
         for path in (p for name in names for p in cases_of(CORPUS / name)):
@@ -125,7 +125,7 @@ def pack(file: Path, style: str, names: list[str]) -> None:
                 except PorterError as error:
                     print(f"{path}: {sizes}: {error}", file=sys.stderr)
             packed.append((f"{path.parent.name}/{path.name}", case, plan, packer.made))
-            file.write_bytes(pickle.dumps((style, packed)))
+            file.write_bytes(pickle.dumps((f"{style}, tiles {tiles}", packed)))
 
 
 def on_gpu(job: tuple[str, Packed]) -> tuple[str, list[str], bool]:
@@ -158,13 +158,14 @@ def on_gpu(job: tuple[str, Packed]) -> tuple[str, list[str], bool]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--style", default="idiomatic")
+    parser.add_argument("--tiles", default="taken")
     parser.add_argument("--pack", type=Path)
     parser.add_argument("--packed", type=Path)
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     if options.pack:
-        pack(options.pack, options.style, options.names)
+        pack(options.pack, options.style, options.tiles, options.names)
         return 0
     style, packed = pickle.loads(options.packed.read_bytes())
     print(f"python scripts/gpu_styles.py --packed FILE (ports of the style {style})")
