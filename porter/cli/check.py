@@ -26,7 +26,7 @@ from porter.verify.proved import alone
 @command
 def check(
     session: Session, paths: tuple[Path, ...], sm100: bool, pass_over: bool, include_dirs: tuple[Path, ...],
-    prove: bool,
+    defines: tuple[str, ...], prove: bool,
 ) -> ExitCode:  # fmt: skip
     require_directories("-I", include_dirs)
     if pass_over:
@@ -34,7 +34,7 @@ def check(
     with session.counting() as tell:
         if sm100:
             target = port_options(session).target
-            checked = faults_on_sm100(paths, include_dirs, tuple(map(str, session.rules)), tell, target)
+            checked = faults_on_sm100(paths, include_dirs, tuple(map(str, session.rules)), tell, target, defines)
         else:
             checked = hopper_left(paths, include_dirs, port_options(session), look, tell)
     proofs, left = proofs_below(session, paths, session.target if sm100 else ORIGINAL_ARCH) if prove else ([], [])

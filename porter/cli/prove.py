@@ -20,6 +20,7 @@ from porter.verify.builder import Builder
 from porter.verify.case import Case, cases_if_any, load_case
 from porter.verify.case_program import Program
 from porter.verify.launch_file import load_launch
+from porter.verify.program.results import has_failed
 from porter.verify.program.source import Request, run_source_or_executable
 from porter.verify.proved_program import Launches, prove_launches
 from porter.verify.proving import Proof, Prover
@@ -75,7 +76,7 @@ def prove_program(
         outcome = run_source_or_executable(request, options, find_toolkit(session.toolkit))
         launches = Launches(request.path, outcome.launches)
         proofs = list(prove_launches(request.path.name, "program", launches, seconds or SECONDS, rulings))
-    return _report(session, proofs, outcome.diagnostics)
+    return _report(session, proofs, [*has_failed(outcome, request.path), *outcome.diagnostics])
 
 
 def prove_launch(

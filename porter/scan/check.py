@@ -15,6 +15,7 @@ from porter.lang.trees import files_below
 from porter.passes.port import PortOptions
 from porter.passes.ported import Look
 from porter.passes.sm100.check import PTX_ENDING, sm100_findings
+from porter.passes.sm100.conditions import given_macros
 from porter.project.root import BUILD_FILES, project_root
 from porter.ptx.arch import SM100A, PortTarget
 from porter.rules.load import load_rules
@@ -85,9 +86,10 @@ def faults_on_sm100(
     rules: tuple[str, ...],
     tell: Tell | None = None,
     target: PortTarget = SM100A,
+    defines: Sequence[str] = (),
 ) -> Checked:
-    """Findings in sources, PTX and build files. A named file that cannot be read is raised; one that was met in a
-    directory becomes a problem.
+    """Findings in sources, PTX and build files. `defines` are macros, as `NAME` or `NAME=VALUE`. A named file that
+    cannot be read is raised; one that was met in a directory becomes a problem.
 
     Raises:
         PorterError: FILE_NOT_FOUND, NO_SOURCES, NOT_TEXT, UNKNOWN_SOURCE_KIND; what reading sources and PTX raises.
@@ -101,7 +103,7 @@ def faults_on_sm100(
             raise PorterError(Code.NO_SOURCES, path=path)
         for found in below:
             chosen[found] = chosen.get(found, False) or found == path
-    keeps = Keeps(_text)
+    keeps, macros = Keeps(_text), given_macros(defines)
     findings: dict[tuple[str, object], Diagnostic] = {}
     problems: list[Diagnostic] = []
     builds: dict[Path, list[Path]] = {}
@@ -112,7 +114,7 @@ def faults_on_sm100(
         if root not in builds:
             builds[root] = [p for p in files_below(root) if _is_build(p)]
         try:
-            for finding in sm100_findings(path, include_dirs, rules, builds[root], target):
+            for finding in sm100_findings(path, include_dirs, rules, builds[root], target, macros):
                 at = finding.where
                 if at is None or not keeps.covers(at.path, range(at.line, at.line + 1), (finding.code.value.id,)):
                     findings.setdefault((finding.code.id, at), finding)

@@ -136,7 +136,7 @@ def _checked(machine: Machine) -> tuple[Checked, bool]:
         findings.add(kind, problem.text, problem.at, first=problem.other, level=level)
     conflicts = Conflicts(history, findings, machine.names)
     views = views_of(history, conflicts.at_start)
-    look_at_maps(history, views, findings)
+    look_at_maps(history, views, findings, machine.code)
     if not unknown:
         look_at_phases(history, views, findings, machine.named)
         if not history.blocked:

@@ -17,6 +17,8 @@ from porter.cli.commands.shared import Command, rules_option, target_option, tru
               help="Pass over named files that hold nothing for Porter, for hooks.")  # fmt: skip
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are.")  # fmt: skip
+@click.option("-D", "defines", multiple=True, metavar="NAME[=VALUE]",
+              help="With --sm100: a macro that the compiler's command line defines (repeatable).")  # fmt: skip
 @click.option("--prove", is_flag=True,
               help="Also prove the synchronization of kernels that have a case (docs/proving.md).")  # fmt: skip
 @rules_option

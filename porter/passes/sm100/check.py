@@ -13,6 +13,7 @@ from porter.lang.cute_dsl import parse_dsl
 from porter.lang.lexical import lexed
 from porter.lang.sources import CUDA_ENDINGS, SourceSet, is_python, load_sources, read_source
 from porter.lang.text import LineIndex
+from porter.passes.sm100.conditions import Macros
 from porter.passes.sm100.cuda import Checked, cuda_findings, learn_tcgen05
 from porter.passes.sm100.instructions import ptx_findings
 from porter.passes.sm100.issue import learn_issuers, uncounted
@@ -34,9 +35,11 @@ def sm100_findings(
     rules: tuple[str, ...] = (),
     builds: Iterable[Path] = (),
     target: PortTarget = SM100A,
+    macros: Macros | None = None,
 ) -> list[Diagnostic]:
     """What is found in a source with its local headers, in PTX or in a build file, in the order of its text. `builds`
-    are the build files that decide how a source is compiled, `target` the chip that it is for.
+    are the build files that decide how a source is compiled, `target` the chip that it is for, `macros` what the
+    compiler's command line defines.
 
     Raises:
         PorterError: what reading the file raises.
@@ -46,7 +49,7 @@ def sm100_findings(
     if path.suffix.lower() == PTX_ENDING:
         found = ptx_findings(str(path), read_source(path).decode("utf-8", "replace"), target)
     elif path.suffix.lower() in CUDA_ENDINGS:
-        found = _cuda(load_sources(path, include_dirs), advice, known, _asserts(advice, builds), target)
+        found = _cuda(load_sources(path, include_dirs), advice, known, _asserts(advice, builds), target, macros)
     else:
         found, names = _text(path, advice), names_of(known)
         if is_python(path):
@@ -59,13 +62,18 @@ def _order(where: Location | None) -> tuple[str, int, int]:
 
 
 def _cuda(
-    sources: SourceSet, advice: Sequence[Rule], known: Sequence[Rule], asserts: bool | None, target: PortTarget
+    sources: SourceSet,
+    advice: Sequence[Rule],
+    known: Sequence[Rule],
+    asserts: bool | None,
+    target: PortTarget,
+    macros: Macros | None,
 ) -> list[Diagnostic]:
     ported = any(PurePath(path).name == HEADER for path in sources.files)
     # Where the header of ports stands, CuTe's types of Hopper say who has which element.
     hopper = [r for r in known if r.report is not None and r.becomes != UNCHANGED and not ported]
     own_files = [file for path, file in sources.files.items() if PurePath(path).name != HEADER]
-    files = [Checked(file, advice, hopper, target) for file in own_files]
+    files = [Checked(file, advice, hopper, target, macros) for file in own_files]
     own = Own(frozenset().union(*(checked.defined for checked in files)))
     for checked in files:
         own.learn(checked.file, checked.statements, checked.of("wait"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -19,6 +19,9 @@ _WORD = re.compile(rb"[ \t]*#[ \t]*(\w+)[ \t]*(.*)", re.DOTALL)
 _ARCH = re.compile(r"__CUDA_ARCH(?:_\w+)?__|__CUDA_ARCH_FEAT_\w+")
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _NUMBER = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]*\b")
+_DEFINITION = re.compile(rb"[ \t]*#[ \t]*(define|undef)[ \t]+(\w+)(\(?)[ \t]*([^\n]*)")
+_ANY = "sm_100a"
+"""What stands for every architecture where none decides."""
 _TARGET_MACROS = frozenset({"__CUDA_ARCH__", "__CUDA_ARCH_SPECIFIC__", "__CUDA_ARCH_FAMILY_SPECIFIC__"})
 
 
@@ -34,13 +37,33 @@ class Branch:
     alone: bool
 
 
-class Conditions:
-    """All branches of a file. `hopper_macros` are macros of libraries that are set on Hopper alone."""
+Macros = Mapping[str, int | None]
+"""Macros that are defined, each with its number; None where it stands for something else."""
+_UNDEFINED = False
+"""In place of the number of a macro that is not defined any more."""
 
-    def __init__(self, file: CudaFile, hopper_macros: Collection[str]) -> None:
+
+def given_macros(defines: Sequence[str]) -> Macros:
+    """What `-D` says, as `NAME` or `NAME=VALUE`; the last one of a name holds."""
+    pairs = (text.partition("=") for text in defines)
+    return {name.strip(): _as_number(value) if equal else 1 for name, equal, value in pairs}
+
+
+def _as_number(text: str) -> int | None:
+    found = _NUMBER.fullmatch(text.strip().strip("()"))
+    return int(found[1], 0 if found[1][:2].lower() == "0x" else 10) if found is not None else None
+
+
+class Conditions:
+    """All branches of a file. `hopper_macros` are macros of libraries that are set on Hopper alone, `macros` those that
+    the compiler's command line defines."""
+
+    def __init__(self, file: CudaFile, hopper_macros: Collection[str], macros: Macros | None = None) -> None:
         self.file, self.hopper_macros = file, frozenset(hopper_macros)
         self.branches = tuple(sorted(_branches(file), key=lambda b: b.head))
         self._starts = [b.head.start for b in self.branches]
+        self._places, self._known = [0], [dict(macros or {})]
+        self._learn()
 
     def around(self, at: int) -> list[Branch]:
         """The branches that hold an offset, outermost first."""
@@ -55,24 +78,66 @@ class Conditions:
         """Whether a compilation for an architecture takes a branch; None if that is not known."""
         outcome: bool | None = True
         for text, wanted in (*((b, False) for b in branch.before), (branch.condition, True)):
-            value = self._value(text, arch) if text else True
+            value = self._value(text, arch, branch.head.start) if text else True
             holds = None if value is None else bool(value) == wanted
             if holds is False:
                 return False
             outcome = None if holds is None else outcome
         return outcome
 
-    def there(self, at: int, arch: str) -> bool | None:
-        """Whether the code at an offset is compiled for an architecture."""
-        values = [self.taken(b, arch) for b in self.around(at)]
+    def there(self, at: int, arch: str, beside: int | None = None) -> bool | None:
+        """Whether the code at an offset is compiled for an architecture, where the one at `beside` is."""
+        given = self.around(beside) if beside is not None else []
+        values = [self.taken(b, arch) for b in self.around(at) if b not in given]
         return False if False in values else None if None in values else True
 
-    def _value(self, condition: str, arch: str) -> int | None:
+    def is_left_out(self, at: int, arch: str) -> bool:
+        """Whether macros of the sources, and not those of an architecture, keep the code at an offset from being
+        compiled."""
+        return any(not self.about_arch(b) and self.taken(b, arch) is False for b in self.around(at))
+
+    def known_at(self, at: int) -> Macros:
+        """The macros that are known at an offset. One that the file may define or not is none of them."""
+        return self._known[bisect_right(self._places, at) - 1]
+
+    def _learn(self) -> None:
+        """What the file defines and undefines, in the order of its text."""
+        for span in self.file.lexed.directives:
+            match = _DEFINITION.match(self.file.lexed.code, span.start, span.end)
+            if match is None:
+                continue
+            word, name, parameters, text = (part.decode("latin-1") for part in match.groups())
+            around = [self._stands(branch, name) for branch in self.around(span.start)]
+            if False in around:
+                continue
+            known = dict(self._known[-1])
+            known.pop(name, None)
+            if None not in around:
+                known[name] = _UNDEFINED if word == "undef" else None if parameters else _as_number(text)
+            self._places.append(span.end)
+            self._known.append(known)
+
+    def _stands(self, branch: Branch, name: str) -> bool | None:
+        """Whether a branch with a definition of a name is taken, whatever the architecture; None if that is not known.
+        What keeps a header from being read twice is."""
+        if self.about_arch(branch):
+            return None
+        first = _DEFINITION.match(self.file.lexed.code, self._first_in(branch))
+        guards = first is not None and not first[4].strip() and branch.condition == f"!defined({first[2].decode()})"
+        return True if guards and branch.alone else self.taken(branch, _ANY)
+
+    def _first_in(self, branch: Branch) -> int:
+        """Where the first directive behind the head of a branch begins."""
+        starts = (span.start for span in self.file.lexed.directives if span.start >= branch.body.start)
+        return next(starts, branch.body.end)
+
+    def _value(self, condition: str, arch: str, at: int) -> int | None:
         text = _NUMBER.sub(r"\1", _DEFINED.sub(r" _defined(\1\2) ", condition))
         text = text.replace("&&", " and ").replace("||", " or ")
         text = re.sub(r"!(?!=)", " not ", re.sub(r"\b0+(?=\d)", "", text))
+        evaluation = _Evaluation(arch, self.hopper_macros, self.known_at(at))
         try:
-            return _Evaluation(arch, self.hopper_macros).value(parse_expression(" ".join(text.split())))
+            return evaluation.value(parse_expression(" ".join(text.split())))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 
@@ -80,7 +145,8 @@ class Conditions:
 class _Evaluation:
     """A condition as Python reads it; None is what is not known."""
 
-    def __init__(self, arch: str, hopper_macros: Collection[str]) -> None:
+    def __init__(self, arch: str, hopper_macros: Collection[str], known: Macros) -> None:
+        self.known = known
         found = target(arch)
         self.macros, self.hopper = found.macros, found.sm == target("sm_90a").sm
         self.hopper_macros = hopper_macros
@@ -92,6 +158,8 @@ class _Evaluation:
             case cst.Name(value=name):
                 return self._macro(name)
             case cst.Call(func=cst.Name(value="_defined"), args=[cst.Arg(value=cst.Name(value=name))]):
+                if name in self.known:
+                    return int(self.known[name] is not _UNDEFINED)
                 found = self._macro(name)
                 return None if found is None else int(self._is_defined(name))
             case cst.UnaryOperation(operator=cst.Not(), expression=operand):
@@ -107,6 +175,8 @@ class _Evaluation:
         return name in self.macros or (name in self.hopper_macros and self.hopper)
 
     def _macro(self, name: str) -> int | None:
+        if name in self.known:
+            return self.known[name]
         if name in self.hopper_macros:
             return int(self.hopper)
         if name in _TARGET_MACROS or name.startswith("__CUDA_ARCH_FEAT_"):

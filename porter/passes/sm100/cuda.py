@@ -15,7 +15,7 @@ from porter.diagnostics import Code, Diagnostic
 from porter.lang.asm import AsmStatement, MacroDefinition, asm_in_macro, asm_statements, macro_definitions
 from porter.lang.cuda import CudaFile, enclosing, find, function_specifiers, location
 from porter.lang.text import Span
-from porter.passes.sm100.conditions import Branch, Conditions
+from porter.passes.sm100.conditions import Branch, Conditions, Macros
 from porter.passes.sm100.findings import Budget, Load, budget_of_block, load_findings
 from porter.passes.sm100.instructions import (
     HOPPER,
@@ -54,13 +54,19 @@ class Checked:
     """One file with what rules and asm statements say of it."""
 
     def __init__(
-        self, file: CudaFile, rules: Sequence[Rule], hopper: Sequence[Rule], target: PortTarget = SM100A
+        self,
+        file: CudaFile,
+        rules: Sequence[Rule],
+        hopper: Sequence[Rule],
+        target: PortTarget = SM100A,
+        macros: Macros | None = None,
     ) -> None:
-        self.file, self.target = file, target
+        """`macros`: those that the compiler's command line defines."""
+        self.file, self.target, self.macros = file, target, macros or {}
         self.rules = rules
         self.signs = signs_in(rules, lambda rule: matches(rule, file))
         self.hopper_rules = hopper
-        self.conditions = Conditions(file, {s.given["name"] for s in self.signs.get("macro", ())})
+        self.conditions = Conditions(file, {s.given["name"] for s in self.signs.get("macro", ())}, self.macros)
 
     def of(self, sign: str) -> list[Sign]:
         return self.signs.get(sign, [])
@@ -138,7 +144,13 @@ def cuda_findings(checked: Checked, own: Own, asserts: bool | None) -> list[Diag
     found += issued_by_all(file, checked.statements, own)
     found += _kept(checked)
     found += _asserts(checked, asserts)
-    return found
+    return [one for one in found if not _is_left_out(checked, one)]
+
+
+def _is_left_out(checked: Checked, found: Diagnostic) -> bool:
+    """Whether macros of the sources keep the place of a finding from being compiled."""
+    where = found.where
+    return where is not None and checked.conditions.is_left_out(where.start, checked.target.name)
 
 
 # Conditions -------------------------------------------------------------------------------------------
@@ -206,20 +218,40 @@ def _loads(checked: Checked, own: Own) -> Iterator[Diagnostic]:
 
 def _budget(checked: Checked, own: Own, where: Span) -> Budget | None:
     """What a thread has at a place: what the block of statements around it, or one around that, has asked for ahead of
-    it, else what the launch bounds of the kernel leave, as far as these are numbers or constants of the file."""
+    it, else what the launch bounds of the kernel leave, as far as these are numbers, constants of the file or macros of
+    the command line. None if it asks in code that may be compiled or not."""
     file = checked.file
     node: Node | None = file.root.descendant_for_byte_range(where.start, where.start + 1)
     function = enclosing(node, "function_definition") if node is not None else None
     if node is None or function is None:
         return None
     asked = dict(_asked(checked, own))
+    came_from = node
     while node is not None and node.id != function.id:
-        if node.type == "compound_statement":
-            for before in reversed([child for child in node.children if child.end_byte <= where.start]):
-                if before.start_byte in asked:
-                    return asked[before.start_byte]
-        node = node.parent
-    return _of_launch(file, function)
+        # Another branch of the conditional is not ahead of this one.
+        if _is_block(node) and came_from.type not in _OTHER_BRANCHES:
+            for start in reversed(list(_statements(node, where.start))):
+                there = start in asked and checked.conditions.there(start, checked.target.name, where.start)
+                if there is not False:
+                    return asked[start] if there else None
+        came_from, node = node, node.parent
+    return _of_launch(checked, function)
+
+
+_OTHER_BRANCHES = ("preproc_else", "preproc_elif", "preproc_elifdef")
+
+
+def _is_block(node: Node) -> bool:
+    return node.type == "compound_statement" or node.type.startswith("preproc_")
+
+
+def _statements(block: Node, until: int) -> Iterator[int]:
+    """Where the statements of a block begin that end before an offset, those under its conditions too."""
+    for child in block.children:
+        if child.end_byte <= until:
+            if child.type.startswith("preproc_"):
+                yield from _statements(child, until)
+            yield child.start_byte
 
 
 def _asked(checked: Checked, own: Own) -> Iterator[tuple[int, Budget]]:
@@ -230,12 +262,13 @@ def _asked(checked: Checked, own: Own) -> Iterator[tuple[int, Budget]]:
             yield statement.span.start, budget
     for where, name in calls_of(file, own.registers):
         given = _FIRST_ARGUMENT.search(file.lexed.plain_text, where.start, where.end)
-        number = _number(file, given[1]) if given is not None else None
+        number = _number(checked, given[1]) if given is not None else None
         if number is not None:
             yield where.start, Budget(number, f"{own.registers[name]} {number}")
 
 
-def _of_launch(file: CudaFile, function: Node) -> Budget | None:
+def _of_launch(checked: Checked, function: Node) -> Budget | None:
+    file = checked.file
     if "__global__" not in function_specifiers(file, function):
         return None
     body = function.child_by_field_name("body")
@@ -243,14 +276,16 @@ def _of_launch(file: CudaFile, function: Node) -> Budget | None:
     match = _BOUNDS.search(head)
     if match is None:
         return None
-    threads, blocks = (_number(file, text) if text else 1 for text in match.groups())
+    threads, blocks = (_number(checked, text) if text else 1 for text in match.groups())
     return budget_of_block(threads, blocks) if threads and blocks else None
 
 
-def _number(file: CudaFile, text: str) -> int | None:
+def _number(checked: Checked, text: str) -> int | None:
     if text.isdigit():
         return int(text)
-    found = set(re.findall(_CONSTANT.format(re.escape(text)), file.lexed.code.decode("latin-1")))
+    if text in checked.macros:
+        return checked.macros[text]
+    found = set(re.findall(_CONSTANT.format(re.escape(text)), checked.file.lexed.code.decode("latin-1")))
     return int(found.pop()) if len(found) == 1 else None
 
 

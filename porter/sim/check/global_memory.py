@@ -50,6 +50,9 @@ class GlobalMemoryCheck(Observer):
         self._orders: dict[int, MemoryOrder] = {}
         # Whether the kernel changes tensor maps, which it then fences or copies.
         self._maps_change = any(p.startswith("tensormap") for ins in M.program.code for p in ins.parts)
+        # By warp the copies that use tensor maps: since the last bulk group was made, and in groups not waited for.
+        self._issued: dict[int, list[GlobalAccess]] = {}
+        self._grouped: dict[int, list[GlobalAccess]] = {}
         self.lanes = GlobalLanes(check.lanes, M.W, self._found)
         # The lanes of the threads whose accesses are being judged, in the order of their places.
         self._acting: Array | None = None
@@ -263,6 +266,11 @@ class GlobalMemoryCheck(Observer):
     def code(self, cg: Context, ins: Decoded) -> None:
         if ins.parts[0] == "griddepcontrol":
             cg.line(cg.call("M.observer.grids", repr(ins.parts[1] == "wait")))
+        if self._maps_change and "bulk" in ins.parts:
+            if "commit_group" in ins.parts:
+                cg.line(cg.call("M.observer.bulk_grouped"))
+            elif "wait_group" in ins.parts and cg.integer(ins["n"]) == 0:
+                cg.line(cg.call("M.observer.bulk_settled"))
 
     def grids(self, M: Machine, at: int, idx: Any, n: int, mask: Any, waits: bool) -> None:
         """Called by generated code."""
@@ -366,6 +374,17 @@ class GlobalMemoryCheck(Observer):
 
     # Tensor maps --------------------------------------------------------------------------------------
 
+    def bulk_grouped(self, M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+        """cp.async.bulk.commit_group. Called by generated code."""
+        for _, warp in active_warps(M, idx, n, mask):
+            self._grouped.setdefault(warp, []).extend(self._issued.pop(warp, ()))
+
+    def bulk_settled(self, M: Machine, at: int, idx: Any, n: int, mask: Any) -> None:
+        """cp.async.bulk.wait_group for all groups, with .read or without. Called by generated code."""
+        for _, warp in active_warps(M, idx, n, mask):
+            for use in self._grouped.pop(warp, ()):
+                use.settled.append(self.check.clocks.now(warp))
+
     def release_tensor_maps(self, warp: int) -> None:
         """fence.proxy.tensormap release: covers the writes of maps that the warp has made so far."""
         self.state.released[self.wave.first_block * self.wave.warps_per_block + warp] = self.check.clocks.now(warp)[1]
@@ -378,6 +397,7 @@ class GlobalMemoryCheck(Observer):
             use = self.bulk("tensor map", at, warp, lane, False, [])
             use.proxy = "tensormap"
             self.copy_span(address, ENCODED_BYTES, use)
+            self._issued.setdefault(warp, []).append(use)
             return [use]
         for shadow, granule, old in self._map_writes(address):
             use = self.bulk("tensor map", at, warp, lane, False, [])

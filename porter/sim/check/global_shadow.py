@@ -10,7 +10,7 @@ waves too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,8 @@ class GlobalAccess:
     mapped: list[tuple[int, tuple[int, int]]] | None = None
     operands: tuple[Any, ...] | None = None
     grouped: bool = False
+    settled: list[tuple[int, int]] = field(default_factory=list)
+    """Of a copy that uses a tensor map: where its warp has waited for all bulk groups that it made behind the copy."""
 
     @property
     def notes(self) -> dict[str, Any]:

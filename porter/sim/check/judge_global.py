@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from porter.ptx.memory_order import Scope
 from porter.sim.check.clocks import CARRIED, GLOBAL, ORDER
 from porter.sim.check.flags import FlagUser
@@ -56,7 +58,8 @@ class GlobalJudge:
             return None
         if old.proxy == "tensormap":
             missing = "completion of the copy that uses the map, ahead of the change"
-            return Verdict("G6", missing, _WAITS, Ruling.MAP_IN_FLIGHT)
+            settled = self.knows(new.warp, ORDER, replace(old, done=old.settled))
+            return Verdict("G6", missing, _WAITS, Ruling.MAP_IN_FLIGHT if settled else None)
         return self._after_async(old, new)
 
     # Grids --------------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from porter.diagnostics import Code
+from pathlib import Path
+
+from porter.diagnostics import Code, Diagnostic, Location
 from porter.sim.check.hazard import Hazard, collect
 from porter.verify.backends import run_finding
 from porter.verify.hazards import OneRun
@@ -13,12 +15,20 @@ from porter.verify.program.runner import ProgramOutcome
 _LAST_LINES = 5
 
 
-def _returned(outcome: ProgramOutcome) -> RunFinding:
+def has_failed(outcome: ProgramOutcome, path: Path) -> list[Diagnostic]:
     """That a program has failed by its own account, with what it said last."""
+    if outcome.exit_status == 0:
+        return []
+    ended, said = _ended(outcome)
+    return [Diagnostic(Code.PROGRAM_RETURNED, Location(str(path)), {"ended": ended}, said)]
+
+
+def _ended(outcome: ProgramOutcome) -> tuple[str, str]:
+    """How a program ended, and what it said last."""
     status = outcome.exit_status
     ended = f"returned {status}" if status > 0 else f"was ended by signal {-status}"
     said = [line.rstrip() for text in (outcome.stdout, outcome.stderr) for line in text.splitlines() if line.strip()]
-    return RunFinding(Code.PROGRAM_RETURNED, f"the program {ended}", "; ".join(said[-_LAST_LINES:]))
+    return ended, "; ".join(said[-_LAST_LINES:])
 
 
 def as_run(outcome: ProgramOutcome) -> OneRun:
@@ -31,7 +41,8 @@ def as_run(outcome: ProgramOutcome) -> OneRun:
     findings = [run_finding(f) for one in done for f in one.findings]
     if status == "ok" and outcome.exit_status != 0:
         status = "error"
-        findings.append(_returned(outcome))
+        ended, said = _ended(outcome)
+        findings.append(RunFinding(Code.PROGRAM_RETURNED, f"the program {ended}", said))
     return OneRun(
         status=status,
         findings=findings,

@@ -120,14 +120,17 @@ def check_program(
     """What is found in runs of a program with each seed, and how the runs ended.
 
     Raises:
-        PorterError: ENTRY_NOT_FOUND, where no kernel of these names is launched; what compiler and runner raise.
+        PorterError: ENTRY_NOT_FOUND, where no kernel of these names is launched, NOTHING_TO_RUN, where none is at all
+            (but by a program that fails: that is found); what compiler and runner raise.
     """
     outcomes: list[ProgramOutcome] = []
 
     def run(settings: SimOptions) -> OneRun:
         outcomes.append(run_source_or_executable(request, settings, toolkit))
         launched = dict.fromkeys(record.kernel for record in outcomes[-1].launches)
-        if not any(_is_named(request.kernels, kernel) for kernel in launched):
+        if not launched and not request.kernels and outcomes[-1].exit_status == 0:
+            raise PorterError(Code.NOTHING_TO_RUN, path=request.path, reason="the program launches no kernel")
+        if outcomes[-1].exit_status == 0 and not any(_is_named(request.kernels, kernel) for kernel in launched):
             listed = "\n".join(map(kernel_name, launched))
             raise PorterError(
                 Code.ENTRY_NOT_FOUND, path=request.path, entry=" or ".join(request.kernels), detail=listed
