@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from porter.build.table import ResourceRow
-from porter.report.tables import plain_table
+from porter.report.tables import Fitted, plain_table
 from porter.verify.compare import Comparison
 from porter.verify.coverage import Coverage, Place
 from porter.verify.expr import Number
@@ -47,7 +47,8 @@ def verdict_tables(result: VerifyResult) -> Iterator[Text | Table]:
     rows = zip(result.rows, cells, strict=True)
     for n, ((case, sizes), same) in enumerate(groupby(rows, lambda r: (r[0].case, sizes_text(r[0].sizes)))):
         yield Text.assemble(("\n" if n else ""), (case, "bold"), f"  {sizes}" if sizes else "")
-        table = Table(box=None, pad_edge=False, show_edge=False, show_header=not n, header_style="dim")
+        table = Fitted(box=None, pad_edge=False, show_edge=False, show_header=not n, header_style="dim",
+                       beside=("verdict",))  # fmt: skip
         for column, width in zip(columns, widths, strict=True):
             table.add_column(column.heading, overflow="fold", min_width=min(width, _WIDEST))
         for _, row in same:
