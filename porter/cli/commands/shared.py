@@ -68,10 +68,18 @@ class Command(click.Command):
     def _require_format(self, form: str) -> None:
         """Before there is work that nobody would see the results of. Raises BAD_OPTION."""
         kind = f"{self.group}-{self.name}" if self.group else str(self.name)
-        if form != "text" and kind in KINDS_OF["json"] and kind not in KINDS_OF[form]:
-            able = " and ".join(f"`porter {k}`" for k in sorted(KINDS_OF[form] - {"error"}))
-            install(replace(current(), format="text"))
-            raise PorterError(Code.BAD_OPTION, option=f"--format {form}", problem=f"only {able} have it")
+        if form == "text" or kind in KINDS_OF[form]:
+            return
+        command = f"porter {kind.replace('-', ' ')}"
+        if kind not in KINDS_OF["json"]:
+            raise PorterError(Code.BAD_OPTION, option=f"--format {form}", problem=f"`{command}` has no result")
+        others = " and ".join(f"`porter {k}`" for k in sorted(KINDS_OF[form] - {"error"}))
+        problem = f"only {others} have it" if len(KINDS_OF[form]) < _FEW else f"`{command}` lists no findings"
+        raise PorterError(Code.BAD_OPTION, option=f"--format {form}", problem=problem)
+
+
+_FEW = 5
+"""Commands that are named where there are fewer that have a format."""
 
 
 @dataclass(frozen=True)
