@@ -15,7 +15,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 def lines(documents: Sequence[Document], root: Path) -> Iterator[str]:
     """One command for each finding, errors first: of each kind GitHub shows the first ten of a step."""
     for f in findings_of(documents):
-        properties = {"title": f"{f.about.id}: {f.about.title}"}
+        properties = {"title": f"{f.about.id}: {readable(f.headline or f.about.title)}"}
         if f.spot is not None and f.spot.path:
             path = Path(f.spot.path).resolve()
             place = path.relative_to(root.resolve()) if path.is_relative_to(root.resolve()) else path

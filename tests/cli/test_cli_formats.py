@@ -18,7 +18,8 @@ _LISTS = {"diagnostics", "findings", "groups", "runs", "rows"}
 @pytest.mark.parametrize("form", ["sarif", "github", "markdown", "junit"])
 @pytest.mark.parametrize(
     "words",
-    [("map", "wgmma.fence"), ("explain", "PT2010"), ("doctor",), ("rules", "list"), ("mutate", "k.cu"), ("record", "k.cu", "-o", "x"),
+    [("map", "wgmma.fence"), ("explain", "PT2010"), ("doctor",), ("rules", "list"), ("mutate", "k.cu"),
+     ("record", "k.cu", "-o", "x"),
      ("rules", "schema"), ("mcp",)],
     ids=" ".join,
 )  # fmt: skip
