@@ -9,6 +9,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from porter.verify.activations import ACTIVATIONS
+from porter.verify.array_functions import CONSTANTS, DTYPES, FUNCTIONS, METHODS
+
 DOCS = Path(__file__).resolve().parent
 
 CASES_HEAD = """# Case files
@@ -29,6 +32,17 @@ A case may come from anybody, so its texts are bounded: 2^28 elements in all ten
 reference and 2^28 in all that it holds at one time, and about as many operations as one core does in a few seconds. A
 product of 2048 x 2048 x 1024 is within that, one of 4096 x 4096 x 4096 is not: `{{python: …}}` has no such limit, and
 is run only with `--trust`.
+
+References have these functions by name, without `np.`, and know what errors of their arguments make of the result:
+
+{activations}
+
+Of NumPy they have
+
+| | |
+|---|---|
+| behind `np.` | {functions} |
+| of arrays | {methods}, `.T`, `.shape`, `.ndim`, `.size` |
 
 A kernel in a string of a Python file (`load_inline`) has the Python file as its `kernel`. Of the string the device
 code is compiled; host functions and PyTorch's headers are left out.
@@ -162,7 +176,18 @@ def cases_page() -> str:
     """The case format: an example from the corpus and every field of the schema."""
     schema = json.loads(resources.files("porter.verify").joinpath("case.schema.json").read_text("utf-8"))
     example = EXAMPLE.read_text("utf-8").split("\n", 1)[1]
-    return CASES_HEAD.format(example=example) + "\n".join(_field_lines(schema, schema)) + "\n"
+    return CASES_HEAD.format(example=example, **_functions()) + "\n".join(_field_lines(schema, schema)) + "\n"
+
+
+def _functions() -> dict[str, str]:
+    """What references may call."""
+    rows = [f"| `{a.name}({', '.join(['x', *sorted(a.keywords)])})` | {a.formula} |" for a in ACTIVATIONS.values()]
+    names = (n for n in FUNCTIONS if "." not in n)
+    return {
+        "activations": "\n".join(["| function | is |", "|---|---|", *rows]),
+        "functions": ", ".join(f"`{n}`" for n in sorted([*names, *CONSTANTS, *DTYPES])),
+        "methods": ", ".join(f"`{n}`" for n in sorted(METHODS)),
+    }
 
 
 LAUNCHES_HEAD = """\
