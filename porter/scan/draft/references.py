@@ -124,16 +124,34 @@ def attention(qkv: list[Tensor], outputs: list[Tensor], scale: str, causal: str,
 
 
 @dataclass
-class Epilogue:
-    """What becomes of a product: factors and terms by their names in NumPy, in the order of the parameters."""
+class Linear:
+    """Factors and terms by their names in NumPy, in the order of the parameters."""
 
     factors: list[str] = field(default_factory=list)
     terms: list[str] = field(default_factory=list)
-    relu: bool = False
 
     def around(self, expression: str) -> str:
         if self.factors:
             expression = " * ".join([*self.factors, f"({expression})"])
-        if self.terms:
-            expression = " + ".join([expression, *self.terms])
-        return f"np.fmax({expression}, 0)" if self.relu else expression
+        return " + ".join([expression, *self.terms])
+
+
+@dataclass
+class Epilogue:
+    """What becomes of a product: what it is multiplied with and added to `first`, a function of the sum with `{}` for
+    it, and what is done with that `then`."""
+
+    first: Linear = field(default_factory=Linear)
+    function: str = ""
+    then: Linear = field(default_factory=Linear)
+
+    def magnitude(self, expression: str) -> str:
+        """What errors of the function are relative to, of positive inputs: functions that are as steep as 1 at most."""
+        return self.then.around(f"({self.first.around(expression)})")
+
+    def around(self, expression: str, is_whole: bool = True) -> str:
+        """The expression of an output; `is_whole`: not of one that has the sum ahead of the function."""
+        expression = self.first.around(expression)
+        if not is_whole:
+            return expression
+        return self.then.around(self.function.format(expression) if self.function else expression)
