@@ -365,30 +365,10 @@ class CudaDraft:
         return Proposal(reference, k, why, shapes, exact=not _INEXACT.search(self.code), magnitude=magnitude)
 
     def _epilogue(self, product: Product, inputs: list[Tensor], function: Applied | None) -> Epilogue:
-        found = Epilogue()
-        for name in self.constants:
-            if not re.search(r"eps", name):
-                found.first.factors.append(name)
-        for t in inputs:
-            # what is as large as the output is added to it, if nothing says that it goes into a function first
-            is_first = function is None or function.is_of(self._in_kernel.get(t.name, t.name))
-            side = found.first if is_first or (is_first is None and len(t.shape) == 1) else found.then
-            if len(t.shape) == 1:
-                by_row = str(t.shape[0]) == product.rows
-                text = f"{t.name}[:, None]" if by_row else t.name
-                (side.factors if self._is_scale(t) else side.terms).append(text)
-            elif product.batch and references.texts(t)[:-1] == product.batch:
-                by_row = str(t.shape[-1]) == product.rows
-                text = f"{t.name}[..., None]" if by_row else f"{t.name}[..., None, :]"
-                (side.factors if self._is_scale(t) else side.terms).append(text)
-            elif references.texts(t) == product.shape and t.name not in product.expression:
-                side.terms.append(t.name)
+        found = references.epilogue(product, inputs, self._in_kernel, function)
+        found.first.factors[:0] = [name for name in self.constants if not re.search(r"eps", name)]
         found.function = function.text if function is not None else "np.fmax({}, 0)" if self.is_clipped else ""
         return found
-
-    def _is_scale(self, t: Tensor) -> bool:
-        """Whether a vector is a factor, by its name on the host or in the kernel."""
-        return "scale" in f"{t.name} {self._in_kernel.get(t.name, '')}".lower()
 
     # --- Shapes
 

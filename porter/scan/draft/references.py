@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from porter.scan.draft.tensors import Tensor
 
@@ -155,3 +157,33 @@ class Epilogue:
         if not is_whole:
             return expression
         return self.then.around(self.function.format(expression) if self.function else expression)
+
+
+class Takes(Protocol):
+    """A function that sums go through."""
+
+    def is_of(self, name: str) -> bool | None: ...
+
+
+def epilogue(
+    product: Product, inputs: Iterable[Tensor], in_kernel: Mapping[str, str], function: Takes | None
+) -> Epilogue:
+    """What inputs that are no operands do to a product. `in_kernel`: what the kernel calls them."""
+    found = Epilogue()
+    for t in inputs:
+        # what is as large as the output is added to it, if nothing says that it goes into a function first
+        is_first = function is None or function.is_of(in_kernel.get(t.name, t.name))
+        side = found.first if is_first or (is_first is None and len(t.shape) == 1) else found.then
+        # whether a vector is a factor, by its name on the host or in the kernel
+        is_scale = "scale" in f"{t.name} {in_kernel.get(t.name, '')}".lower()
+        if len(t.shape) == 1:
+            by_row = str(t.shape[0]) == product.rows
+            text = f"{t.name}[:, None]" if by_row else t.name
+            (side.factors if is_scale else side.terms).append(text)
+        elif product.batch and texts(t)[:-1] == product.batch:
+            by_row = str(t.shape[-1]) == product.rows
+            text = f"{t.name}[..., None]" if by_row else f"{t.name}[..., None, :]"
+            (side.factors if is_scale else side.terms).append(text)
+        elif texts(t) == product.shape and t.name not in product.expression:
+            side.terms.append(t.name)
+    return found
