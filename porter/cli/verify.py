@@ -20,10 +20,10 @@ from porter.cli.kit import verify_record
 from porter.cli.making import Ports
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.cli.verify_program import is_program, verify_program
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.diagnostics import Code, ExitCode, PorterError
+from porter.report import alike, verification
 from porter.report import hazards as report_hazards
 from porter.report import proofs as report_proofs
-from porter.report import verification
 from porter.report.exits import verification_exit
 from porter.report.grade import Brief
 from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
@@ -172,11 +172,8 @@ def _finish(session: Session, result: VerifyResult, graded: Sequence[Brief] = ()
 
 
 def _show(session: Session, result: VerifyResult) -> None:
-    said: list[Diagnostic] = []
+    session.report(alike.of_rows(result.rows))
     for row in result.rows:
-        # What a compiler refused, or where a run stops, is the same for every input family.
-        session.report(d for d in row.diagnostics if d not in said)
-        said += row.diagnostics
         if session.verbosity > 0 and not session.json:
             for line in report_hazards.text(row.hazards, every=session.verbosity > 1):
                 session.out.print(Text(line), soft_wrap=True)
