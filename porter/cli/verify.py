@@ -22,11 +22,12 @@ from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_
 from porter.cli.verify_program import is_program, verify_program
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import alike, verification
+from porter.report import coverage as report_coverage
 from porter.report import hazards as report_hazards
 from porter.report import proofs as report_proofs
 from porter.report.exits import verification_exit
 from porter.report.grade import Brief
-from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
+from porter.report.terminal import detail_lines, summary_line, verdict_tables
 from porter.verify.budget import Budget, settled
 from porter.verify.case import Case, load_case
 from porter.verify.gate import GateOptions
@@ -164,14 +165,14 @@ def _require_for_cases(
 
 
 def _finish(session: Session, result: VerifyResult, graded: Sequence[Brief] = ()) -> ExitCode:
-    _show(session, result)
-    session.show(*(Text(one.line) for one in graded))
     document = verification.document(result)
+    _show(session, result, report_coverage.lines(document))
+    session.show(*(Text(one.line) for one in graded))
     session.write_json(document | ({"grades": [one.body() for one in graded]} if graded else {}))
     return verification_exit(result)
 
 
-def _show(session: Session, result: VerifyResult) -> None:
+def _show(session: Session, result: VerifyResult, coverage: Sequence[str]) -> None:
     session.report(alike.of_rows(result.rows))
     for row in result.rows:
         if session.verbosity > 0 and not session.json:
@@ -187,5 +188,5 @@ def _show(session: Session, result: VerifyResult) -> None:
         for row in result.rows:
             session.show(*(Text(line) for line in detail_lines(row)))
     session.conclude(summary_line(result))
-    session.show(*not_run_lines(result))
+    session.show(*(Text(line, style="dim") for line in coverage))
     session.show(*(Text(line, style="dim") for found in result.proofs for line in report_proofs.brief(found)))

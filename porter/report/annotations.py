@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from porter.build.entry import readable
+from porter.report import coverage
 from porter.report.findings import Document, findings_of
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -24,6 +25,8 @@ def lines(documents: Sequence[Document], root: Path) -> Iterator[str]:
             properties |= {name: str(value) for name, value in numbers.items() if value}
         listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
         yield f"::{_COMMANDS[f.level]} {listed}::{_data(readable(f.message))}"
+    for line in (line for d in documents for line in coverage.lines(d)):
+        yield f"::notice title=coverage::{_data(line)}"
 
 
 def _data(text: str) -> str:

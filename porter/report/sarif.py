@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import porter
 from porter.diagnostics import Location
+from porter.report import coverage
 from porter.report.blocks import source_line
 from porter.report.findings import About, Change, Document, Finding, Spot, findings_of
 
@@ -47,6 +48,9 @@ def document(documents: Sequence[Document], root: Path) -> dict[str, Any]:
     if len(found) > len(shown):
         text = f"{len(found) - len(shown)} more findings are left out: no more than {MOST_RESULTS} are shown"
         invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
+    notes = [{"level": "note", "message": {"text": line}} for d in documents for line in coverage.lines(d)]
+    if notes:
+        invocation.setdefault("toolExecutionNotifications", []).extend(notes)
     run: dict[str, Any] = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
