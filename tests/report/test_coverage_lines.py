@@ -21,7 +21,8 @@ LEFT: dict[str, Any] = {
 }  # fmt: skip
 ALL = LEFT | {"sizes": [], "left_out": [], "missed": 0, "places": []}
 LINE = ("not run: 1 size of the case (M=128 K=64; --sizes all); "
-        "a second phase of 1 of the port's mbarriers (empty[0]); 7 of 200 instructions of the port (gemm.cu:9, 12)")  # fmt: skip
+        "a second phase of 1 of the port's mbarriers (empty[0]); "
+        "7 of 200 instructions of the port (gemm.cu:9, 12)")  # fmt: skip
 WHOLE = ("run: all sizes and instantiations of the case, all 200 instructions of the port, "
          "with hazards and several schedules")  # fmt: skip
 
