@@ -65,6 +65,7 @@ def verify(
     resume_path: Path | None,
     grades: bool,
     prove_seconds: float,
+    full: bool,
 ) -> ExitCode:
     _require_options(include_dirs, tmem_check, backend, port_path is not None and original_only)
     settings = sim_options(seed, schedule, arithmetic, budget)
@@ -73,7 +74,7 @@ def verify(
         build = (include_dirs, defines, flags, libraries)
         proves = 0 if hazards is False else prove_seconds
         found = verify_program(session, path, port_path, arguments, build, settings, hazards is not False, proves)
-        return _finish(session, found)
+        return _finish(session, found, full)
     _require_for_cases(path, arguments, case_path, port_path, source, (*defines, *flags, *libraries), families)
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
     if against is not None and is_kit_record(against):
@@ -95,16 +96,18 @@ def verify(
         ports.known,
         prove_seconds=prove_seconds,
     )
-    return _run(session, path, items, wanted, grades)
+    return _run(session, path, items, wanted, grades, full)
 
 
-def _run(session: Session, path: Path, items: Sequence[Path | Case], wanted: Wanted, grades: bool) -> ExitCode:
+def _run(
+    session: Session, path: Path, items: Sequence[Path | Case], wanted: Wanted, grades: bool, full: bool
+) -> ExitCode:
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     with session.progress() as tell:
         result = verify_cases(items, wanted, builder, tell)
         graded = [_grade(session, item, wanted) for item in items] if grades else []
     session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
-    return _finish(session, result, graded)
+    return _finish(session, result, full, graded)
 
 
 def _grade(session: Session, item: Path | Case, wanted: Wanted) -> Brief:
@@ -164,10 +167,12 @@ def _require_for_cases(
         raise PorterError(Code.BAD_OPTION, option=[*arguments, *build][0], problem=problem)
 
 
-def _finish(session: Session, result: VerifyResult, graded: Sequence[Brief] = ()) -> ExitCode:
+def _finish(session: Session, result: VerifyResult, full: bool, graded: Sequence[Brief] = ()) -> ExitCode:
     document = verification.document(result)
     _show(session, result, report_coverage.lines(document))
     session.show(*(Text(one.line) for one in graded))
+    if session.format == "json" and not full:
+        document = verification.summary(document)
     session.write_json(document | ({"grades": [one.body() for one in graded]} if graded else {}))
     return verification_exit(result)
 
