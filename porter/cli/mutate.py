@@ -117,9 +117,10 @@ def mutate(
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     program = "original" if original else "port"
     port_of = _port_of(session, port_path, seconds, prove_seconds)
-    sweep = Sweep(program, options, builder, port_of, jobs, folder, again, _done(resume_path))
+    time = Budget(seconds)
+    sweep = Sweep(program, options, builder, port_of, jobs, folder, again, _done(resume_path), time)
     results, earlier = list[tuple[str, MutationResult, str]](), list[Mapping[str, Any]]()
-    records, errors, time = list[Record](), list[Diagnostic](), Budget(seconds)
+    records, errors = list[Record](), list[Diagnostic]()
     for item in [case_path] if case_path is not None else cases_of(path):
         case = load_case(item)
         if time.is_spent:
@@ -133,6 +134,10 @@ def mutate(
         if found.result is not None:
             results.append((case.name, found.result, found.digest))
             session.show(*report_mutation.table(case.name, program, found.result))
+            if found.result.stopped == "interrupted":
+                break
+            if found.result.stopped:
+                errors.append(Diagnostic(Code.TIME_SPENT, Location(str(case.path)), {"seconds": seconds}))
         elif found.how == "earlier":
             earlier.append(sweep.done[found.digest])
             session.show(Text(f"{case.name} {program}: of the earlier run"))
@@ -143,4 +148,6 @@ def mutate(
     session.report(d for d in errors if d.code is Code.TIME_SPENT)
     code = mutation_exit([result for _, result, _ in results], errors, is_unexplained)
     session.write_json(report_mutation.document(program, results, code, earlier))
+    if any(result.stopped == "interrupted" for _, result, _ in results):
+        raise KeyboardInterrupt
     return code
