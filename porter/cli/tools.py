@@ -226,9 +226,7 @@ class Tools:
         except ValueError:
             said = done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}"
             return _no_document(name, said)
-        if full:
-            return found
-        if "kind" not in found:
+        if full or found.get("kind", "error") == "error":
             return found
         if brief is not None and found["kind"] == "port":
             return brief(found)
