@@ -26,7 +26,7 @@ from porter.report.rules import as_written
 from porter.report.tables import plain_table
 from porter.rules.accept import Change, accepted
 from porter.rules.explain import sites_at
-from porter.rules.load import load_rules, schema
+from porter.rules.load import load_rules, read_rule_file, schema
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Rule
 from porter.rules.skeleton import SCHEMA_FILE, appended, begun
@@ -108,6 +108,7 @@ def rules_new(session: Session, name: str, place: Place, output: Path, include_d
     require_directories("-I", include_dirs)
     require_file(place.path, "rules new")
     target = output / f"{name}.yaml"
+    _require_rules(target)
     # IDs of files beside it are not free either
     beside = [output] if output.is_dir() and any(output.glob("*.yaml")) else []
     known = load_rules(tuple(map(str, [*session.rules, *(d for d in beside if d not in session.rules)])))
@@ -126,6 +127,15 @@ def rules_new(session: Session, name: str, place: Place, output: Path, include_d
             "fact": skeleton.kind, "guessed": skeleton.guessed, "recognized": recognized}  # fmt: skip
     session.write_json(report_json.document("rules-new", ExitCode.OK, body))
     return ExitCode.OK
+
+
+def _require_rules(path: Path) -> None:
+    """A file that is added to is a rule file. Raises WOULD_OVERWRITE."""
+    if path.exists():
+        try:
+            read_rule_file(path)
+        except PorterError:
+            raise PorterError(Code.WOULD_OVERWRITE, path=path, reason="it is no rule file") from None
 
 
 @command
