@@ -126,10 +126,10 @@ smaller of the accesses to it. An asynchronous operation reads and writes betwee
 completion: an mbarrier phase, a commit, a wait of its thread.
 
 `mbarrier.test_wait` and `mbarrier.try_wait` may return false at any time before the phase is complete. A loop around
-them that only the phase or a trap ends is a wait. Code that does not loop has to be
-right when the answer is false. So the schedules `late` and `random` answer false there, even if the phase is complete,
-unless the warp has learned so in another way. They do it up to 256 times in each warp, in 8 places of its run: code that
-tries more often counts as code that waits.
+them that only the phase or a trap ends is a wait. Code that does not loop has to be right when the answer is false. So
+the schedules `late` and `random` answer false there, even if the phase is complete, unless the warp has learned so in
+another way. They do it up to 256 times in each warp, in 8 places of its run: code that tries more often counts as code
+that waits.
 
 Blocks see each other's work in global memory through flags: `release` and `acquire` accesses, atomics, relaxed
 or volatile accesses with fences, each with its scope, also by way of a third block, and over the waves in which

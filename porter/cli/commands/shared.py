@@ -240,10 +240,10 @@ def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
              "kernel allows it and its case verifies it. auto: full-rate where the case verifies it in the time that "
-             "there is, the grade finds it no slower and no untrusted code has to run; else compat. idiomatic: kernels with a TiledMMA "
-             "in SM100's own words of CuTe, without a header beside them, each if its case or PTX shows it right; of "
-             "CuTe DSL every style but compat is that. native: steps towards a schedule of sm_100a on top of "
-             "full-rate, each if its case verifies it "
+             "there is, the grade finds it no slower and no untrusted code has to run; else compat. idiomatic: "
+             "kernels with a TiledMMA in SM100's own words of CuTe, without a header beside them, each if its case or "
+             "PTX shows it right; of CuTe DSL every style but compat is that. native: steps towards a schedule of "
+             "sm_100a on top of full-rate, each if its case verifies it "
              f"[default: {DEFAULT}].",
     )(function)  # fmt: skip
 
