@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk of a kernel engineer: three commands, no edited file, from a kernel that nobody has seen to a clean verdict at
-full rate, a report and a kit."""
+"""The walk of a kernel engineer: three commands, no edited file, from a kernel that nobody has seen to a clean verdict
+at full rate, a report and a kit."""
 
 from __future__ import annotations
 
