@@ -344,9 +344,9 @@ defines = ["STAGES=4"]
 ignore = ["PTR211"]
 ```
 
-The command line wins: its `--select`, `--ignore`, `--mend` and `--compile` are taken instead of the file's; its
-directories and rules are searched before the file's, its macros and flags stand behind them, and a macro that it
-defines is left out of the file's. What is said of rules holds for every command that makes a port, so that
+The command line wins: its `--select`, `--ignore`, `--mend` and `--compile` are taken instead of the file's. Its
+directories and rules are searched before the file's, its macros and flags stand behind them. A macro that it defines is
+left out of the file's. What is said of rules holds for every command that makes a port, so that
 `porter verify` proves the port that `porter port` writes.
 
 Paths lead from the directory of the file. A file that is broken, a key that there is not, and a value of the wrong type

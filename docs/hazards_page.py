@@ -33,11 +33,10 @@ With `--seeds N` a kernel is run under N random schedules; each report then says
 `--jobs N` makes the runs - of original and port, at each size, with each seed - in N processes, and finds the same. A
 whole program runs with one seed after the other; its launches depend on what the host does between them.
 
-One run stays in one process. Clusters of which none touches a place of global memory that another writes could run
-apart and their results be put together: none reads what another wrote, so each does what it does beside the others, and
-no two accesses of different clusters conflict. That this is so is known only when all have run; a counter of tiles, a
-flag or an atomic of an epilogue undoes it, and all has to run again in one process. It would gain little: an
-instruction is executed for all blocks at a time, and half of the blocks take more than half of the time. In seconds on
+One run stays in one process. Clusters that share no written global memory could be simulated in parallel, but whether
+they do is known only when all have run. A tile counter, a flag or an atomic in the epilogue is enough to share it, and
+then all would have to run again. It would gain little: an instruction is executed for all blocks at a time, and half of
+the blocks take more than half of the time. In seconds on
 one core, with 8 and 16 blocks: 1.4 and 1.9 for the block-scaled GEMM of `tests/foreign`, 0.36 and 0.46 for its
 attention.
 
@@ -54,7 +53,8 @@ are reported; [mutation.md](mutation.md) has the result for every port of the co
 A port keeps the user's code, with its mistakes. So the original is checked too, also where only the port is asked
 for, and each hazard of the port is one of two:
 
-* **Also in the original**: counted apart, shown with the original's place, and without effect on the exit code.
+* **Also in the original**: the original has the same hazard. It is listed separately, with its place in the original,
+  and does not change the exit code.
   Next to its port the original's own hazards set none either; `--only original` judges the original.
 * **Introduced**: everything else. It is an error at every level, for the original was right without it.
 
@@ -127,9 +127,10 @@ smaller of the accesses to it. An asynchronous operation reads and writes betwee
 completion: an mbarrier phase, a commit, a wait of its thread.
 
 `mbarrier.test_wait` and `mbarrier.try_wait` may return false at any time before the phase is complete. A loop around
-them that only the phase or a trap ends is a wait. Where code may go on with false, it is given false (schedules `late`
-and `random`), though the phase is complete by then, unless something else has told the warp so: up to 256 times in each
-warp and in 8 places of its run, so that code that tries more often counts as code that waits.
+them that only the phase or a trap ends is a wait. Code that does not loop has to be right when the answer is false. So
+the schedules `late` and `random` answer false there, even if the phase is complete, unless the warp has learned so in
+another way. They do it up to 256 times in each warp, in 8 places of its run: code that tries more often counts as code
+that waits.
 
 Blocks see each other's work in global memory through flags: `release` and `acquire` accesses, atomics, relaxed
 or volatile accesses with fences, each with its scope, also by way of a third block, and over the waves in which

@@ -9,6 +9,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from porter.verify.activations import ACTIVATIONS
+from porter.verify.array_functions import CONSTANTS, DTYPES, FUNCTIONS, METHODS
+
 DOCS = Path(__file__).resolve().parent
 
 CASES_HEAD = """# Case files
@@ -25,10 +28,21 @@ Expressions are arithmetic over the names in `sizes` and `constants`: `+ - * / /
 `max`, `ceil_div(a, b)`, `align_up(a, b)`. `/` must come out even. The reference is a NumPy expression over
 the input tensors as float64 arrays.
 
-A case may come from anybody, so its texts are bounded: 2^28 elements in all tensors of a size, 2^27 in one array of a
-reference and 2^28 in all that it holds at one time, and about as many operations as one core does in a few seconds. A
+A case may come from anybody, so its texts are bounded. All tensors of a size have 2^28 elements at most. An array of a
+reference has 2^27, all that it holds at one time 2^28, and it may do about what one core does in a few seconds. A
 product of 2048 x 2048 x 1024 is within that, one of 4096 x 4096 x 4096 is not: `{{python: …}}` has no such limit, and
 is run only with `--trust`.
+
+References have these functions by name, without `np.`, and know what errors of their arguments make of the result:
+
+{activations}
+
+Of NumPy they have
+
+| | |
+|---|---|
+| behind `np.` | {functions} |
+| of arrays | {methods}, `.T`, `.shape`, `.ndim`, `.size` |
 
 A kernel in a string of a Python file (`load_inline`) has the Python file as its `kernel`. Of the string the device
 code is compiled; host functions and PyTorch's headers are left out.
@@ -135,8 +149,9 @@ divisor of the listed ones.
 
 Then the runs themselves say what they did not come to. The simulator tells the largest value that each comparison with
 a constant had, and how many phases each mbarrier completed, of original and port. A counter that grew with a size from
-one run to another, but not beyond its constant (`if (k == 100)`, `k >> 7`, `min(k, 100)`), and a ring that did not come
-round three times, get a larger value of that size: up to four sizes, of at most 600,000 warp-instructions a program. A
+one run to another, but not beyond its constant (`if (k == 100)`, `k >> 7`,
+`min(k, 100)`), gets a larger value of that size. So does a ring that did not come round three times. Up to four sizes
+are added, of at most 600,000 warp-instructions a program. A
 constant that hides in other arithmetic (`k % 101 == 100`, which compilers make a multiplication of) is not seen.
 
 Where original or port leave something behind that outlives the launch, in a `__device__` variable or a scratch tensor,
@@ -144,10 +159,11 @@ both are launched once more on that: inputs and outputs are set anew, the rest s
 second launch only with scratch tensors set anew, its host code does that, and the port's are too. A port that is wrong
 there alone is an error of its own (PT5030); of an original that is, nothing is said about its port.
 
-The last lines of the output say what was not run: listed sizes and instantiations, sizes that were left out with the
-reason (the case does not allow them, they take too long, what was recorded has one size), what is beyond constants that
-no run came to, mbarriers that never reached a second phase, the port's instructions that no run came to, by source
-line, and, where the port did not run in the simulator, the hazard checker and other schedules. `--sizes default` runs
+The last lines of the output say what was not run: listed sizes and instantiations, and sizes that were left out, with
+the reason (the case does not allow them, they take too long, what was recorded has one size). They name what is beyond
+constants that no run came to, mbarriers that never reached a second phase, and the port's instructions that no run came
+to, by source line. Where the port did not run in the simulator, they name the hazard checker and other schedules.
+`--sizes default` runs
 the default size alone, `--sizes all` all that are listed.
 
 ## Fields
@@ -162,7 +178,18 @@ def cases_page() -> str:
     """The case format: an example from the corpus and every field of the schema."""
     schema = json.loads(resources.files("porter.verify").joinpath("case.schema.json").read_text("utf-8"))
     example = EXAMPLE.read_text("utf-8").split("\n", 1)[1]
-    return CASES_HEAD.format(example=example) + "\n".join(_field_lines(schema, schema)) + "\n"
+    return CASES_HEAD.format(example=example, **_functions()) + "\n".join(_field_lines(schema, schema)) + "\n"
+
+
+def _functions() -> dict[str, str]:
+    """What references may call."""
+    rows = [f"| `{a.name}({', '.join(['x', *sorted(a.keywords)])})` | {a.formula} |" for a in ACTIVATIONS.values()]
+    names = (n for n in FUNCTIONS if "." not in n)
+    return {
+        "activations": "\n".join(["| function | is |", "|---|---|", *rows]),
+        "functions": ", ".join(f"`{n}`" for n in sorted([*names, *CONSTANTS, *DTYPES])),
+        "methods": ", ".join(f"`{n}`" for n in sorted(METHODS)),
+    }
 
 
 LAUNCHES_HEAD = """\
@@ -230,8 +257,8 @@ addresses and tensor maps among them:
     contains: [{{at: 0, address_of: A}}]
 ```
 
-Exit codes are those of `porter hazards` and `porter run`: 5 for a hazard, a run-time error, or an output that is not
-as `expected`; 6 where there is no verdict; 2 for a file that cannot be meant, with the line.
+Exit codes are those of `porter hazards` and `porter run`: 5 for a hazard, a run-time error, or an output that is not as
+`expected`. 6 is no verdict, and 2 is for a file that cannot be meant, with the line.
 
 `porter capture` writes `launch.yaml` beside each case whose kernel is known as PTX: the launch of a program, to be run
 without it.

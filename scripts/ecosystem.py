@@ -177,7 +177,7 @@ def verify_one(entry: Entry, clones: Path, include: Sequence[str]) -> str:
     unlike = _unlike(entry, clones)
     if unlike:
         return str(unlike["outcome"])
-    done = _of_program(entry, clones, include, "compat", "verify", "--no-hazards")
+    done = _of_program(entry, clones, include, "compat", "verify", "--full", "--no-hazards")
     return _verified(done.returncode, done.stdout)
 
 

@@ -99,6 +99,17 @@ def messages(log: str) -> list[CompilerMessage]:
     return found
 
 
+_NOT_FOUND = re.compile(r"([^\s:]+): No such file or directory")
+
+
+def missing_header_hint(log: str) -> str:
+    """What to do about a header that a compiler did not find; empty where it found all."""
+    found = _NOT_FOUND.search(log)
+    if found is None:
+        return ""
+    return f"{found[1]} was not found: name its directory with `-I DIR`, or build files that name it (docs/projects.md)"
+
+
 def failure(code: Code, log: str, where: Location | None = None, **values: object) -> PorterError:
     """The error for a compiler that refused: the first error's place and text, the whole log as detail.
 
@@ -108,7 +119,8 @@ def failure(code: Code, log: str, where: Location | None = None, **values: objec
     first = errors[0] if errors else None
     lines = [line for line in log.splitlines() if line.strip()]
     text = first.text if first else (lines[-1].strip() if lines else "no message")
-    return PorterError(code, where or (first.where if first else None), detail=log, text=text, **values)
+    detail = "\n".join(part for part in (log.rstrip("\n"), missing_header_hint(log)) if part)
+    return PorterError(code, where or (first.where if first else None), detail=detail, text=text, **values)
 
 
 def instructions_of_another_chip(log: str) -> list[str]:

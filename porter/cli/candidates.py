@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from porter.cli.context import Session
@@ -18,6 +17,7 @@ from porter.cli.judging import judge
 from porter.cli.porting import port_paths
 from porter.diagnostics import Code, Diagnostic, PorterError
 from porter.grade.model import percent
+from porter.report.tables import bare_table
 from porter.tune.styles import NATIVE
 from porter.tune.verifying import Attempt, verified
 from porter.verify.budget import Budget
@@ -47,9 +47,7 @@ def candidates(
 
 def text(attempts: Sequence[Attempt]) -> Iterator[RenderableType]:
     """A table of them, in the order in which they were judged."""
-    table = Table("file", "steps", "% of nominal", "", "because", "seconds", box=None)
-    for column in table.columns:
-        column.overflow = "fold"
+    table = bare_table("file", "steps", "% of nominal", "", "because", "seconds")
     for one in attempts:
         rate = "-" if one.rate is None else percent(one.rate)
         said = f"refused by {one.by}" if one.by else "taken"

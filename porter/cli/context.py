@@ -118,7 +118,7 @@ class Session:
             color_system=color,
             force_terminal=forced,
             no_color=color is None,
-            width=None if terminal else _WIDTH_WITHOUT_TERMINAL,
+            width=None if terminal else _asked_width(),
             soft_wrap=False,
             highlight=False,
             emoji=False,
@@ -208,6 +208,12 @@ class Session:
                 return
             show = tell
             yield lambda what, done, total: show(f"{what}: {done} of {total} files")
+
+
+def _asked_width() -> int:
+    """Columns of output that is no terminal: what COLUMNS says, where it is a number."""
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isdecimal() and int(said) else _WIDTH_WITHOUT_TERMINAL
 
 
 class UnwritableOutput(Exception):

@@ -48,6 +48,7 @@ _SECTIONS = {
         "sim": "a kernel on the simulator, with a trace or timeline",
         "run": "a whole program, its kernels on the simulator",
         "nvcc": "nvcc, with code for sm_100a lowered to run on Hopper",
+        "cc": "a compiler launcher: ports what is compiled for sm_90a on its way",
     },
     "Help": {
         "explain": "the long text of a diagnostic, a hazard, a rule or the exit codes",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,13 @@ from porter.report.exits import mutation_exit
 from porter.report.mutation_review import load_explanations, unexplained
 from porter.report.program import finding_diagnostic
 from porter.verify.budget import Budget
-from porter.verify.case import cases_of, load_case
+from porter.verify.case import Case, cases_of, load_case
 from porter.verify.launch_file import load_launch
 from porter.verify.mutant_runs import Setup
 from porter.verify.mutation import MutationResult
 from porter.verify.mutation import mutate as run_mutants
 from porter.verify.mutation_record import Record
-from porter.verify.mutation_sweep import Sweep, settled
+from porter.verify.mutation_sweep import Mutated, Sweep, settled
 from porter.verify.prepare import PortOf
 from porter.verify.settings import SimOptions
 
@@ -64,6 +64,12 @@ def _require_options(folder: Path | None, original: bool, resume: Path | None) -
         raise PorterError(Code.BAD_OPTION, option="--record, --resume", problem="choose one")
 
 
+def _stopped(case: Case, result: MutationResult, seconds: float | None) -> list[Diagnostic]:
+    if result.stopped != "time":
+        return []
+    return [Diagnostic(Code.TIME_SPENT, Location(str(case.path)), {"seconds": seconds})]
+
+
 def _summed_up(session: Session, records: list[Record], folder: Path | None) -> bool:
     """Show what all results come to; whether a mutant is left that nobody explains."""
     if len(records) > 1:
@@ -81,6 +87,22 @@ def _done(resume: Path | None) -> Mapping[str, Any]:
 def _port_of(session: Session, port: Path | None, seconds: float | None, prove_seconds: float) -> PortOf:
     """Gives the port of a case as `porter port` chooses it."""
     return partial(Ports(session, seconds, prove_seconds).of_case, port=port)
+
+
+def _earlier(session: Session, name: str, sweep: Sweep, found: Mutated) -> list[Mapping[str, Any]]:
+    """Show a result that was there already; what the document of an earlier run has of it."""
+    if found.how == "earlier":
+        session.show(Text(f"{name}: of the earlier run"))
+        return [sweep.done[found.digest]]
+    if found.record is not None:
+        session.show(Text(f"{name}, {found.how}: {report_mutation.counts(found.record.rows)}"))
+    return []
+
+
+def _ended(results: Sequence[tuple[str, MutationResult, str]], code: ExitCode) -> ExitCode:
+    if any(result.stopped == "interrupted" for _, result, _ in results):
+        raise KeyboardInterrupt
+    return code
 
 
 @command
@@ -115,11 +137,11 @@ def mutate(
                        "--record": folder, "--seconds": seconds is not None, "--resume": resume_path})  # fmt: skip
         return _launch(session, launch_file, ptx_path, jobs, options)
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
-    program = "original" if original else "port"
+    program, time = "original" if original else "port", Budget(seconds)
     port_of = _port_of(session, port_path, seconds, prove_seconds)
-    sweep = Sweep(program, options, builder, port_of, jobs, folder, again, _done(resume_path))
+    sweep = Sweep(program, options, builder, port_of, jobs, folder, again, _done(resume_path), time)
     results, earlier = list[tuple[str, MutationResult, str]](), list[Mapping[str, Any]]()
-    records, errors, time = list[Record](), list[Diagnostic](), Budget(seconds)
+    records, errors = list[Record](), list[Diagnostic]()
     for item in [case_path] if case_path is not None else cases_of(path):
         case = load_case(item)
         if time.is_spent:
@@ -133,14 +155,14 @@ def mutate(
         if found.result is not None:
             results.append((case.name, found.result, found.digest))
             session.show(*report_mutation.table(case.name, program, found.result))
-        elif found.how == "earlier":
-            earlier.append(sweep.done[found.digest])
-            session.show(Text(f"{case.name} {program}: of the earlier run"))
-        elif found.record is not None:
-            session.show(Text(f"{case.name} {program}, {found.how}: {report_mutation.counts(found.record.rows)}"))
+            errors += _stopped(case, found.result, seconds)
+            if found.result.stopped == "interrupted":
+                break
+        else:
+            earlier += _earlier(session, f"{case.name} {program}", sweep, found)
         records += [found.record] if found.record is not None else []
     is_unexplained = _summed_up(session, records, folder)
     session.report(d for d in errors if d.code is Code.TIME_SPENT)
     code = mutation_exit([result for _, result, _ in results], errors, is_unexplained)
     session.write_json(report_mutation.document(program, results, code, earlier))
-    return code
+    return _ended(results, code)

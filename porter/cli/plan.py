@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
 from porter.cli.candidates import body as body_of_candidate
@@ -29,6 +28,7 @@ from porter.report import grade as report_grade
 from porter.report import json as report_json
 from porter.report import native as report_native
 from porter.report import pipeline as report_pipeline
+from porter.report.tables import bare_table
 from porter.rules.load import load_rules
 from porter.scan.kernels import KernelSummary, includes_first, kernel_summaries
 from porter.scan.pipeline import KernelPipeline, pipelines
@@ -181,7 +181,7 @@ def _show_python(session: Session, path: str, ported: DslPortResult, gate: list[
     session.show(Text(path, "bold"))
     for label, text in [("MMA rows", _OWN_WORDS), *(("to be shown", what) for what in gate)] if gate else []:
         session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
-    table = Table("rule", "edits", "safety", "what", box=None)
+    table = bare_table("rule", "edits", "safety", "what")
     for rule in sorted({g.rule for g in ported.groups}):
         groups = [g for g in ported.groups if g.rule == rule]
         table.add_row(rule, str(sum(len(g.edits) for g in groups)), groups[0].safety.value, groups[0].title)
@@ -230,9 +230,7 @@ def _show(session: Session, one: KernelPlan, summary: KernelSummary | None) -> N
     ]
     for label, text in facts:
         session.show(Text.assemble("  ", (label.ljust(15), "cyan"), text))
-    table = Table("accumulator", "in", "tiles", "N", "cleared at", "loaded at", "stored at", "because", box=None)
-    for column in table.columns:
-        column.overflow = "fold"
+    table = bare_table("accumulator", "in", "tiles", "N", "cleared at", "loaded at", "stored at", "because")
     for a in one.accumulators:
         lines = [", ".join(map(str, numbers)) or "-" for numbers in (a.cleared, a.loaded, a.stored)]
         table.add_row(a.name, a.function, a.tiles, str(a.columns), *lines, f"{a.element}, {a.residency}")

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,8 +31,8 @@ from porter.diagnostics.reading import read_file
 from porter.lang.sources import is_python
 from porter.passes.ported import Ported
 from porter.project.include_dirs import stated_directories
+from porter.report import coverage, page, verification
 from porter.report import json as report_json
-from porter.report import page, verification
 from porter.report.formats import render
 from porter.report.timeline import lines as timeline_lines
 from porter.tune.layouts import layout_of
@@ -84,12 +85,23 @@ def report(
         files[html_path] = page.html(subject).encode("utf-8", "replace")
     write_all(files)
     session.show(*(Text(f"wrote {path}") for path in files))
+    session.show(*(Text(line) for d in subject.documents for line in _lines(d)))
     code = worst_exit(ExitCode(d["exit_code"]) for d in subject.documents)
     body = {"written": [str(p) for p in files], "kinds": [d["kind"] for d in subject.documents], "diagnostics": []}
     # of JSON there is one document; the other formats hold all
     made = report_json.document("report", code, body)
     session.write_documents([made] if session.format == "json" else subject.documents)
     return code
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """What a document comes to."""
+    if document["kind"] == "verify":
+        counts = Counter(row["verdict"] for row in document["rows"])
+        yield f"verdict: {document['verdict']} ({', '.join(f'{n} {verdict}' for verdict, n in counts.items())})"
+        yield from coverage.lines(document)
+    if document["kind"] == "grade" and document.get("line"):
+        yield str(document["line"])
 
 
 class _Kernel:

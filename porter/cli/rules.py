@@ -26,10 +26,10 @@ from porter.report.rules import as_written
 from porter.report.tables import plain_table
 from porter.rules.accept import Change, accepted
 from porter.rules.explain import sites_at
-from porter.rules.load import load_rules, schema
+from porter.rules.load import load_rules, read_rule_file, schema
 from porter.rules.recognize import vocabulary
 from porter.rules.rule import Rule
-from porter.rules.skeleton import SCHEMA_FILE, begun
+from porter.rules.skeleton import SCHEMA_FILE, appended, begun
 
 
 @command
@@ -108,13 +108,15 @@ def rules_new(session: Session, name: str, place: Place, output: Path, include_d
     require_directories("-I", include_dirs)
     require_file(place.path, "rules new")
     target = output / f"{name}.yaml"
-    if target.exists():
-        raise PorterError(Code.WOULD_OVERWRITE, path=target, reason="it is there already")
-    words = vocabulary(load_rules(tuple(map(str, session.rules))))
+    _require_rules(target)
+    # IDs of files beside it are not free either
+    beside = [output] if output.is_dir() and any(output.glob("*.yaml")) else []
+    known = load_rules(tuple(map(str, [*session.rules, *(d for d in beside if d not in session.rules)])))
     sources = load_sources(place.path, include_dirs)
-    skeleton = begun(sources, words, place.path.as_posix(), place.line, place.column, name)
+    skeleton = begun(sources, vocabulary(load_rules(tuple(map(str, session.rules)))), place.path.as_posix(), place.line,
+                     place.column, name, [rule.id for rule in known])  # fmt: skip
     text, recognized = completed(skeleton.text)
-    files = {target: text.encode()}
+    files = {target: (appended(target.read_text("utf-8"), text) if target.exists() else text).encode()}
     if not (output / SCHEMA_FILE).exists():
         files[output / SCHEMA_FILE] = _schema_text().encode()
     write_all(files)
@@ -125,6 +127,15 @@ def rules_new(session: Session, name: str, place: Place, output: Path, include_d
             "fact": skeleton.kind, "guessed": skeleton.guessed, "recognized": recognized}  # fmt: skip
     session.write_json(report_json.document("rules-new", ExitCode.OK, body))
     return ExitCode.OK
+
+
+def _require_rules(path: Path) -> None:
+    """A file that is added to is a rule file. Raises WOULD_OVERWRITE."""
+    if path.exists():
+        try:
+            read_rule_file(path)
+        except PorterError:
+            raise PorterError(Code.WOULD_OVERWRITE, path=path, reason="it is no rule file") from None
 
 
 @command

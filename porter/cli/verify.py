@@ -20,13 +20,14 @@ from porter.cli.kit import verify_record
 from porter.cli.making import Ports
 from porter.cli.options import read_gpu_options, read_sizes, sim_options, split_list
 from porter.cli.verify_program import is_program, verify_program
-from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError
+from porter.diagnostics import Code, ExitCode, PorterError
+from porter.report import alike, verification
+from porter.report import coverage as report_coverage
 from porter.report import hazards as report_hazards
 from porter.report import proofs as report_proofs
-from porter.report import verification
 from porter.report.exits import verification_exit
 from porter.report.grade import Brief
-from porter.report.terminal import detail_lines, not_run_lines, summary_line, verdict_tables
+from porter.report.terminal import detail_lines, summary_line, verdict_tables
 from porter.verify.budget import Budget, settled
 from porter.verify.case import Case, load_case
 from porter.verify.gate import GateOptions
@@ -64,6 +65,7 @@ def verify(
     resume_path: Path | None,
     grades: bool,
     prove_seconds: float,
+    full: bool,
 ) -> ExitCode:
     _require_options(include_dirs, tmem_check, backend, port_path is not None and original_only)
     settings = sim_options(seed, schedule, arithmetic, budget)
@@ -72,7 +74,7 @@ def verify(
         build = (include_dirs, defines, flags, libraries)
         proves = 0 if hazards is False else prove_seconds
         found = verify_program(session, path, port_path, arguments, build, settings, hazards is not False, proves)
-        return _finish(session, found)
+        return _finish(session, found, full)
     _require_for_cases(path, arguments, case_path, port_path, source, (*defines, *flags, *libraries), families)
     items: Sequence[Path | Case] = [load_case(case_path).on(path)] if case_path is not None else cases_beside(path)
     if against is not None and is_kit_record(against):
@@ -94,16 +96,18 @@ def verify(
         ports.known,
         prove_seconds=prove_seconds,
     )
-    return _run(session, path, items, wanted, grades)
+    return _run(session, path, items, wanted, grades, full)
 
 
-def _run(session: Session, path: Path, items: Sequence[Path | Case], wanted: Wanted, grades: bool) -> ExitCode:
+def _run(
+    session: Session, path: Path, items: Sequence[Path | Case], wanted: Wanted, grades: bool, full: bool
+) -> ExitCode:
     builder = make_builder(find_toolkit(session.toolkit) if session.toolkit else None)
     with session.progress() as tell:
         result = verify_cases(items, wanted, builder, tell)
         graded = [_grade(session, item, wanted) for item in items] if grades else []
     session.report(host_headers_note(path, getattr(builder, "stood_in", ())))
-    return _finish(session, result, graded)
+    return _finish(session, result, full, graded)
 
 
 def _grade(session: Session, item: Path | Case, wanted: Wanted) -> Brief:
@@ -163,20 +167,19 @@ def _require_for_cases(
         raise PorterError(Code.BAD_OPTION, option=[*arguments, *build][0], problem=problem)
 
 
-def _finish(session: Session, result: VerifyResult, graded: Sequence[Brief] = ()) -> ExitCode:
-    _show(session, result)
-    session.show(*(Text(one.line) for one in graded))
+def _finish(session: Session, result: VerifyResult, full: bool, graded: Sequence[Brief] = ()) -> ExitCode:
     document = verification.document(result)
+    _show(session, result, report_coverage.lines(document))
+    session.show(*(Text(one.line) for one in graded))
+    if session.format == "json" and not full:
+        document = verification.summary(document)
     session.write_json(document | ({"grades": [one.body() for one in graded]} if graded else {}))
     return verification_exit(result)
 
 
-def _show(session: Session, result: VerifyResult) -> None:
-    said: list[Diagnostic] = []
+def _show(session: Session, result: VerifyResult, coverage: Sequence[str]) -> None:
+    session.report(alike.of_rows(result.rows))
     for row in result.rows:
-        # What a compiler refused, or where a run stops, is the same for every input family.
-        session.report(d for d in row.diagnostics if d not in said)
-        said += row.diagnostics
         if session.verbosity > 0 and not session.json:
             for line in report_hazards.text(row.hazards, every=session.verbosity > 1):
                 session.out.print(Text(line), soft_wrap=True)
@@ -190,5 +193,5 @@ def _show(session: Session, result: VerifyResult) -> None:
         for row in result.rows:
             session.show(*(Text(line) for line in detail_lines(row)))
     session.conclude(summary_line(result))
-    session.show(*not_run_lines(result))
+    session.show(*(Text(line, style="dim") for line in coverage))
     session.show(*(Text(line, style="dim") for found in result.proofs for line in report_proofs.brief(found)))

@@ -449,8 +449,8 @@ TIME_SPENT = error(
     "PT5090",
     ExitCode.INCONCLUSIVE,
     "not run: the {seconds} seconds of --seconds were spent",
-    "No new input family, and no new case of `hazards` and `mutate`, is begun when the time is over. What was not run "
-    "has no verdict.",
+    "No new input family, no new case of `hazards`, and no new mutant of `mutate` is begun when the time is over. What "
+    "was not run has no verdict.",
     "Give more time, or go on from what there is: `--format json verify ... --resume verify.json`, "
     "the same of `hazards` and `mutate`; also `mutate --record DIR`.",
 )

@@ -26,16 +26,28 @@ _APART = frozenset({"-I", "-isystem", "-iquote", "--include-path", "-isystem-aft
 def stated_directories(path: Path) -> tuple[Path, ...]:
     """The directories for a source file's headers that the build files above it name, nearest first. Only directories
     of the file's project are given, written as the file's path is: relative if it is."""
-    own = path.resolve()
     root = project_root(path)
+    inside = [place for place in _stated(path, root) if place.is_relative_to(root)]
+    return tuple(place if path.is_absolute() else Path(os.path.relpath(place)) for place in inside)
+
+
+def outside_directories(path: Path) -> tuple[Path, ...]:
+    """The others that the compilation database names for a source: headers there are somebody else's. They are not
+    ported; compilers find them there."""
+    root, own = project_root(path), path.resolve()
+    found: list[Path] = []
+    for directory in _between(own.parent, root):
+        for name in _DATABASE_IN:
+            found += _database(_state(directory / name / _DATABASE)).get(own, ())
+    return tuple(place for place in dict.fromkeys(found) if not place.is_relative_to(root))
+
+
+def _stated(path: Path, root: Path) -> list[Path]:
+    own = path.resolve()
     found: list[Path] = []
     for directory in _between(own.parent, root):
         found += _of_directory(directory, own)
-    kept = []
-    for place in dict.fromkeys(found):
-        if place.is_relative_to(root):
-            kept.append(place if path.is_absolute() else Path(os.path.relpath(place)))
-    return tuple(kept)
+    return list(dict.fromkeys(found))
 
 
 def _between(directory: Path, root: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from porter.build.entry import readable
+from porter.report import coverage
 from porter.report.findings import Document, findings_of
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -15,7 +16,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 def lines(documents: Sequence[Document], root: Path) -> Iterator[str]:
     """One command for each finding, errors first: of each kind GitHub shows the first ten of a step."""
     for f in findings_of(documents):
-        properties = {"title": f"{f.about.id}: {f.about.title}"}
+        properties = {"title": f"{f.about.id}: {readable(f.headline or f.about.title)}"}
         if f.spot is not None and f.spot.path:
             path = Path(f.spot.path).resolve()
             place = path.relative_to(root.resolve()) if path.is_relative_to(root.resolve()) else path
@@ -24,6 +25,8 @@ def lines(documents: Sequence[Document], root: Path) -> Iterator[str]:
             properties |= {name: str(value) for name, value in numbers.items() if value}
         listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
         yield f"::{_COMMANDS[f.level]} {listed}::{_data(readable(f.message))}"
+    for line in (line for d in documents for line in coverage.lines(d)):
+        yield f"::notice title=coverage::{_data(line)}"
 
 
 def _data(text: str) -> str:

@@ -69,8 +69,8 @@ class About:
 @dataclass(frozen=True)
 class Finding:
     """`flows` are the pairs of accesses of a hazard, each in their order, `edges` what each lacks and what would supply
-    it; `identity` is what tells it from others of
-    its rule wherever its lines move to."""
+    it; `identity` is what tells it from others of its rule wherever its lines move to. `headline`: the finding in a
+    line."""
 
     about: About
     level: Level
@@ -82,8 +82,10 @@ class Finding:
     changes: tuple[Change, ...] = ()
     identity: tuple[str, ...] = ()
     properties: Mapping[str, Any] = field(default_factory=dict)
+    headline: str = ""
 
 
+_LONGEST_HEADLINE = 120
 _WEIGHT: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -123,8 +125,8 @@ def hazard_runs(document: Document) -> list[Document]:
 
 
 def _title(info: CodeInfo) -> str:
-    """The title of a code, whatever it is said of: values in capitals, without those that are stuck to a word."""
-    return _NAMES.sub(lambda name: name[1].upper(), _STUCK.sub("", info.title))
+    """The title of a code, whatever it is said of: `…` for each value, without those that are stuck to a word."""
+    return _NAMES.sub("…", _STUCK.sub("", info.title))
 
 
 def _diagnostic(d: Document) -> Finding:
@@ -134,7 +136,9 @@ def _diagnostic(d: Document) -> Finding:
     where = d["location"]
     spot = _place(where) if where else None
     message = "\n".join(part for part in (d["message"], d["detail"]) if part)
-    return Finding(about, d["severity"], message, spot, identity=(d["message"],))
+    first = str(d["message"]).partition("\n")[0]
+    return Finding(about, d["severity"], message, spot, identity=(d["message"],),
+                   headline=first if len(first) <= _LONGEST_HEADLINE else title)  # fmt: skip
 
 
 def _place(where: Document) -> Spot:

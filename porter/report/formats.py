@@ -12,11 +12,13 @@ from typing import Any
 from porter.report import json as report_json
 
 ANY = frozenset(report_json.KINDS)
+LISTED = ANY - {"explain", "doctor", "map", "rules-list", "rules-new", "nvcc", "record", "mutate"}
+"""Kinds of documents with something that formats of findings show."""
 KINDS_OF: Mapping[str, frozenset[str]] = {
-    "json": ANY,
-    "sarif": ANY,
-    "github": ANY,
-    "markdown": ANY,
+    "json": ANY | {"rules-schema"},
+    "sarif": LISTED,
+    "github": LISTED,
+    "markdown": LISTED,
     "junit": frozenset({"verify", "hazards", "error"}),
 }
 """Formats beside text, and the kinds of documents that have them."""

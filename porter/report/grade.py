@@ -82,7 +82,8 @@ def text(rows: Sequence[Row], unproved: str = "") -> Iterator[RenderableType]:
     if not rows:
         return
     table = plain_table("kernel", "on", "% of nominal", "capped", "clocks a tile", "a stage", "waves", "blocks an SM",
-                        "limited by", overflow="fold")  # fmt: skip
+                        "limited by",
+                        overflow="fold", beside=("on", "% of nominal", "limited by"))  # fmt: skip
     for change, what, one in rows:
         name = f"{what.label}: {what.kernel}" if not change else f"  if {change}"
         waves = f"{one.waves:.2f}" if one.problem is not None else "-"

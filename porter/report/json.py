@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -42,20 +43,28 @@ def document(kind: str, exit_code: int, body: Mapping[str, Any]) -> dict[str, An
     return {**head, **body, "causes": causes(body)}
 
 
+_COUNTED = re.compile(r"\b\d+ of \d+\b")
+
+
+def same_words(message: str) -> str:
+    """A message without how many of how many elements it is about."""
+    return _COUNTED.sub("# of #", message)
+
+
 _GRAVEST = {severity.value: i for i, severity in enumerate((Severity.ERROR, Severity.WARNING, Severity.NOTE))}
 _PLACES_SHOWN = 20
 
 
 def causes(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The messages of a body, those with one ID and one text together, the gravest first: how often each was met, and
-    the first places."""
+    """The messages of a body, those with one ID and the same words together, the gravest first: how often each was met,
+    and the first places."""
     said = [*body.get("diagnostics", ()), *body.get("findings", ())]
     said += [d for row in body.get("rows", ()) for d in row.get("diagnostics", ())]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     # what a run ended with has a form of its own
     for d in (d for d in said if "severity" in d):
         one = {"id": d["id"], "severity": d["severity"], "message": d["message"], "next_step": d["next_step"]}
-        cause = found.setdefault((d["id"], d["message"]), one | {"count": 0, "locations": []})
+        cause = found.setdefault((d["id"], same_words(d["message"])), one | {"count": 0, "locations": []})
         cause["count"] += 1
         if d["location"] is not None and d["location"] not in cause["locations"][:_PLACES_SHOWN]:
             cause["locations"] = [*cause["locations"], d["location"]][:_PLACES_SHOWN]

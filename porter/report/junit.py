@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
+from porter.report import coverage
 from porter.report.findings import Document, Spot, findings_of, hazard_runs
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,10 +29,14 @@ class _Test:
 
 def text(documents: Sequence[Document]) -> str:
     tests = [test for document in documents for test in _tests(document)]
+    covered = {case: line for document in documents for case, line in coverage.by_case(document).items()}
     root = ElementTree.Element("testsuites", {"name": "porter", **_counts(tests)})
     for name in dict.fromkeys(t.suite for t in tests):
         mine = [t for t in tests if t.suite == name]
         suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(name), **_counts(mine)})
+        if name in covered:
+            listed = ElementTree.SubElement(suite, "properties")
+            ElementTree.SubElement(listed, "property", {"name": "coverage", "value": _clean(covered[name])})
         for test in mine:
             _case(suite, test)
     ElementTree.indent(root)

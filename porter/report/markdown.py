@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.build.table import COLUMNS
+from porter.report import coverage
 from porter.report.findings import Document, findings_of
 from porter.report.templating import environment
 from porter.report.terminal import sizes_text
@@ -14,7 +15,7 @@ from porter.report.terminal import sizes_text
 
 def text(documents: Sequence[Document]) -> str:
     page = environment().get_template("report.md.j2")
-    words = {"cell": _cell, "compared": _compared, "dash": _dash, "hopper": _hopper,
+    words = {"cell": _cell, "coverage": coverage.lines, "compared": _compared, "dash": _dash, "hopper": _hopper,
              "sizes_text": sizes_text, "headings": dict(COLUMNS)}  # fmt: skip
     return page.render(documents=documents, findings=findings_of(documents), **words)
 

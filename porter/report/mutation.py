@@ -60,10 +60,16 @@ def table(name: str, program: str, result: MutationResult) -> Iterator[Renderabl
 
 
 def _line(name: str, program: str, result: MutationResult) -> str:
+    left = f"{quantity(result.not_run, 'mutant')} not run" if result.not_run else "survivors not run again"
+    if not result.rows and result.stopped:
+        return f"{name} {program}: no mutants run; stopped: {left}"
     if not result.rows:
         ended = result.baseline.findings[0].message if result.baseline.findings else "it has nothing to mutate"
         return f"{name} {program}: no mutants run: {ended}"
-    return f"{name} {program}: {counts(result.rows)}"
+    done = f"{name} {program}: {counts(result.rows)}"
+    if not result.stopped:
+        return done
+    return f"{done}; stopped: {left}"
 
 
 def counts(rows: Sequence[MutantRow | Row]) -> str:
@@ -97,6 +103,8 @@ def document(
             "hazards": [hazard(h) for h in r.baseline.hazards],
             "mutants": [_row(row) for row in r.rows],
             "digest": digest or None,
+            "stopped": r.stopped or None,
+            "not_run": r.not_run,
         }
         for name, r, digest in results
     ]

@@ -8,18 +8,16 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from porter.passes.planned import NativePlan
+from porter.report.tables import bare_table
 
 
 def text(plan: NativePlan) -> Iterator[RenderableType]:
     """A table of the steps."""
     yield Text.assemble((plan.kernel, "bold"), f"  {plan.where}")
-    table = Table("step", "rule", "what", "in the port", "because", box=None)
-    for column in table.columns:
-        column.overflow = "fold"
+    table = bare_table("step", "rule", "what", "in the port", "because")
     for step in plan.steps:
         table.add_row(step.name, step.rule, step.title, step.port, "; ".join(step.why))
     yield table

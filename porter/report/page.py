@@ -17,6 +17,7 @@ import porter
 from porter.build.table import COLUMNS
 from porter.lang.matching import LineMatcher
 from porter.ptx import ast
+from porter.report import coverage
 from porter.report.findings import Document, findings_of
 from porter.report.templating import environment
 from porter.report.terminal import sizes_text
@@ -96,6 +97,7 @@ def html(subject: Subject) -> str:
         "ptx": _ptx(subject.assembly, row_of) if subject.assembly is not None else [],
         "timeline": [list(_signs(line)) for line in subject.timeline],
         "headings": dict(COLUMNS),
+        "coverage": [line for d in subject.documents for line in coverage.lines(d)],
         "bins": [f"≤{n}" if n else "0" for n in ULP_BINS] + [f">{ULP_BINS[-1]}"],
         "sizes_text": sizes_text,
         "rows_of": lambda spot: row_of.get((os.path.realpath(spot.path), spot.line), "") if spot.path else "",

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from porter.model.pipeline.facts import Arrival, Barrier, KernelPipeline, Number, Role
+from porter.report.tables import Fitted, bare_table
 
 _NOT = "unknown"
 
@@ -91,10 +91,8 @@ def _ranges(values: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
-def _barriers(one: KernelPipeline) -> Table:
-    table = Table("mbarrier", "how many", "in", "count", "arrive", "waited for", "agrees", box=None)
-    for column in table.columns:
-        column.overflow = "fold"
+def _barriers(one: KernelPipeline) -> Fitted:
+    table = bare_table("mbarrier", "how many", "in", "count", "arrive", "waited for", "agrees", beside=("agrees",))
     for b in one.pipeline.barriers:
         counts = ", ".join(map(number, b.counts)) or _NOT
         waits = [
@@ -115,10 +113,8 @@ def _arrival(arrival: Arrival) -> str:
     return f"{threads}{count}{' to other CTAs' if arrival.remote else ''}{expects} ({_short(arrival.where)})"
 
 
-def _copies(one: KernelPipeline) -> Table:
-    table = Table("copy", "to", "from", "completes", "bytes", "at", box=None)
-    for column in table.columns:
-        column.overflow = "fold"
+def _copies(one: KernelPipeline) -> Fitted:
+    table = bare_table("copy", "to", "from", "completes", "bytes", "at")
     boxes = {m.param: m.nbytes for m in one.launch.maps} if one.launch is not None else {}
     for c in one.pipeline.copies:
         name = f"{c.map}{', multicast' if c.multicast else ''}"

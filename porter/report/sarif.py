@@ -7,14 +7,16 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import porter
 from porter.diagnostics import Location
+from porter.report import coverage
 from porter.report.blocks import source_line
-from porter.report.findings import Change, Document, Finding, Spot, findings_of
+from porter.report.findings import About, Change, Document, Finding, Spot, findings_of
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 # What GitHub shows of a run (docs.github.com, "SARIF support for code scanning"): so many results, and so many steps of
@@ -32,7 +34,7 @@ def document(documents: Sequence[Document], root: Path) -> dict[str, Any]:
     """One run with the findings of all documents; paths lead from `root`, the directory of the checkout."""
     found = findings_of(documents)
     shown, uris = found[:MOST_RESULTS], _Uris(root.resolve())
-    rules = {f.about.id: f.about for f in shown}
+    rules = _abouts(shown)
     index = {id: i for i, id in enumerate(sorted(rules))}
     seen: Counter[str] = Counter()
     results = [_result(f, index, uris, seen) for f in shown]
@@ -46,6 +48,9 @@ def document(documents: Sequence[Document], root: Path) -> dict[str, Any]:
     if len(found) > len(shown):
         text = f"{len(found) - len(shown)} more findings are left out: no more than {MOST_RESULTS} are shown"
         invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
+    notes = [{"level": "note", "message": {"text": line}} for d in documents for line in coverage.lines(d)]
+    if notes:
+        invocation.setdefault("toolExecutionNotifications", []).extend(notes)
     run: dict[str, Any] = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
@@ -78,6 +83,19 @@ class _Uris:
                 self.bases.setdefault(ROOT, {"description": {"text": "The checkout."}})
                 return {"uri": quote(one.relative_to(self.root).as_posix()), "uriBaseId": ROOT}
         return {"uri": f"file://{quote(absolute.as_posix())}"}
+
+
+def _abouts(found: Sequence[Finding]) -> dict[str, About]:
+    """What is said of each rule: in the words of its findings where all have the same."""
+    rules: dict[str, About] = {}
+    headlines: dict[str, set[str]] = {}
+    for f in found:
+        rules[f.about.id] = f.about
+        headlines.setdefault(f.about.id, set()).add(f.headline or f.about.title)
+    return {
+        id: replace(about, title=next(iter(headlines[id]))) if len(headlines[id]) == 1 else about
+        for id, about in rules.items()
+    }
 
 
 def _rule(about: Any) -> dict[str, Any]:

@@ -6,16 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from porter.build.table import ResourceRow
-from porter.report.tables import plain_table
+from porter.report.tables import Fitted, plain_table
 from porter.verify.compare import Comparison
-from porter.verify.coverage import Coverage, Place
 from porter.verify.expr import Number
 from porter.verify.hazards import HazardRun
 from porter.verify.outcome import Verdict
@@ -47,7 +45,8 @@ def verdict_tables(result: VerifyResult) -> Iterator[Text | Table]:
     rows = zip(result.rows, cells, strict=True)
     for n, ((case, sizes), same) in enumerate(groupby(rows, lambda r: (r[0].case, sizes_text(r[0].sizes)))):
         yield Text.assemble(("\n" if n else ""), (case, "bold"), f"  {sizes}" if sizes else "")
-        table = Table(box=None, pad_edge=False, show_edge=False, show_header=not n, header_style="dim")
+        table = Fitted(box=None, pad_edge=False, show_edge=False, show_header=not n, header_style="dim",
+                       beside=("verdict",))  # fmt: skip
         for column, width in zip(columns, widths, strict=True):
             table.add_column(column.heading, overflow="fold", min_width=min(width, _WIDEST))
         for _, row in same:
@@ -141,50 +140,6 @@ def summary_line(result: VerifyResult) -> Text:
         style="dim",
     )
     return text
-
-
-_MOST_LINES = 6
-"""Source lines that are named; JSON has all."""
-
-
-def not_run_lines(result: VerifyResult) -> list[Text]:
-    """What no row has run, a line for each case where there is something."""
-    found = [(c.case, _not_run(c)) for c in result.coverage]
-    several = len(result.coverage) > 1
-    lines = [f"not run: {f'{name}: ' if several else ''}{'; '.join(parts)}" for name, parts in found if parts]
-    return [Text(line, style="dim") for line in lines]
-
-
-def _not_run(c: Coverage) -> list[str]:
-    parts = []
-    if c.instantiations:
-        parts.append(f"{_several(len(c.instantiations), 'instantiation')}: {', '.join(c.instantiations)}")
-    if c.sizes:
-        listed = ", ".join(sizes_text(sizes) for sizes in c.sizes)
-        parts.append(f"{_several(len(c.sizes), 'size')} of the case ({listed}; --sizes all)")
-    parts += [f"{why} ({reason})" for why, reason in c.left_out]
-    if c.missed:
-        parts.append(f"{c.missed} of {c.instructions} instructions of the {c.program} ({_places(c.places)})")
-    if not c.hazards:
-        parts.append("the hazard checker")
-    if not c.schedules:
-        parts.append("other schedules (--backend sim)")
-    return parts
-
-
-def _several(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _places(places: Sequence[Place]) -> str:
-    """`gemm.cu:12, 14`: the lines with most of the instructions, in their order."""
-    named = sorted(sorted(places, key=lambda p: -p.missed)[:_MOST_LINES], key=lambda p: (p.path, p.line))
-    text, before = "", None
-    for p in named:
-        name = Path(p.path).name if p.path else "PTX line"
-        text += f", {p.line}" if name == before else f"{', ' if text else ''}{name}{':' if p.path else ' '}{p.line}"
-        before = name
-    return text + (f", and {len(places) - len(named)} more lines" if len(places) > len(named) else "")
 
 
 def resource_table(rows: Iterable[ResourceRow]) -> Table:

@@ -14,7 +14,7 @@ from porter.report.hazards import run_body as hazard_body
 from porter.report.program import finding_body
 from porter.verify.compare import ULP_BINS, Comparison
 from porter.verify.coverage import Coverage
-from porter.verify.outcome import RunSummary
+from porter.verify.outcome import RunSummary, Verdict
 from porter.verify.proved import CaseProofs
 from porter.verify.results import Row, VerifyResult
 
@@ -22,6 +22,7 @@ from porter.verify.results import Row, VerifyResult
 def document(result: VerifyResult) -> dict[str, Any]:
     body = {
         "verdict": result.verdict.value,
+        "full": True,
         "backend": result.backend,
         "schedule": result.schedule,
         "arithmetic": result.arithmetic,
@@ -33,6 +34,18 @@ def document(result: VerifyResult) -> dict[str, Any]:
         "diagnostics": report_json.diagnostics([*result.errors, *(d for p in result.proofs for d in _wrong(p))]),
     }
     return report_json.document("verify", verification_exit(result), body)
+
+
+_FIGURES = ("original", "port", "between", "runs", "hazards")
+
+
+def summary(document: dict[str, Any]) -> dict[str, Any]:
+    """A document without the figures of its runs, where there is nothing to look for in them: all is clean. What
+    `--resume` needs stays."""
+    if document["verdict"] != Verdict.CLEAN.value:
+        return document
+    rows = [{**row, **{name: [] for name in _FIGURES}} for row in document["rows"]]
+    return {**document, "full": False, "rows": rows}
 
 
 def _wrong(found: CaseProofs) -> Iterator[Diagnostic]:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -138,15 +139,33 @@ def read_rule_file(path: Path, is_user: bool = True) -> list[Rule]:
     # a word that is not known is why another is missing
     problems = sorted(
         validator.iter_errors(data),
-        key=lambda e: (list(map(str, e.absolute_path)), e.validator != "additionalProperties"),
+        key=lambda e: (_unknown_key(e) is None, list(map(str, e.absolute_path))),
     )
     if problems:
         first = problems[0]
         at = "/".join(map(str, first.absolute_path)) or "the file"
-        where = _place(path, root, list(first.absolute_path))
-        raise PorterError(Code.RULE_FILE, where, problem=f"{at}: {_said(first)}")
+        steps, key = list(first.absolute_path), _unknown_key(first)
+        if key is not None:
+            known = _keys_of(first)
+            near = get_close_matches(key, known, 1)
+            said = f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+            problem = f"{at}: unknown key `{key}`; {said}"
+            raise PorterError(Code.RULE_FILE, _place(path, root, steps, key), problem=problem)
+        raise PorterError(Code.RULE_FILE, _place(path, root, steps), problem=f"{at}: {_said(first)}")
     entries = enumerate(data["rules"])
     return [_rule(entry, data, path, _place(path, root, ["rules", i]), is_user) for i, entry in entries]
+
+
+def _unknown_key(error: jsonschema.ValidationError) -> str | None:
+    """A key that no schema names, where that is what is wrong."""
+    if error.validator != "additionalProperties" or not isinstance(error.instance, dict):
+        return None
+    return next((str(key) for key in error.instance if key not in _keys_of(error)), None)
+
+
+def _keys_of(error: jsonschema.ValidationError) -> list[str]:
+    found = error.schema if isinstance(error.schema, dict) else {}
+    return sorted(found.get("properties", ()))
 
 
 def _said(error: jsonschema.ValidationError) -> str:
@@ -156,8 +175,8 @@ def _said(error: jsonschema.ValidationError) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _place(path: Path, node: yaml.Node | None, steps: Sequence[str | int]) -> Location:
-    """Where a value stands in a file, as near as the file has it."""
+def _place(path: Path, node: yaml.Node | None, steps: Sequence[str | int], key: str = "") -> Location:
+    """Where a value stands in a file, as near as the file has it; with `key` that of the mapping that it is."""
     for step in steps:
         inner: yaml.Node | None = None
         if isinstance(node, yaml.MappingNode):
@@ -167,6 +186,8 @@ def _place(path: Path, node: yaml.Node | None, steps: Sequence[str | int]) -> Lo
         if inner is None:
             break
         node = inner
+    if key and isinstance(node, yaml.MappingNode):
+        node = next((k for k, _ in node.value if k.value == key), node)
     if node is None:
         return Location(str(path))
     return Location(str(path), node.start_mark.line + 1, node.start_mark.column + 1)

@@ -108,7 +108,13 @@ def _of_rules(rules: Iterable[Rule], entries: Sequence[Entry]) -> Iterator[Entry
         steps = (".".join(s for s in p.steps if not s.startswith("$")) for p in rule.names if p.origin.is_user)
         names = tuple(dict.fromkeys((*heads, *steps)))
         if names and not all(_plain(name) in known for name in names):
-            yield Entry(rule.library, names, rule.title + ".", "ported", rule.becomes, (), (rule.id,), rule.references)
+            what, by, sources = rule.title + ".", (rule.id,), rule.references
+            if rule.refusal is not None:
+                _, refused, advice = rule.refusal
+                yield Entry(rule.library, names, f"{what} {refused}", "refused", "", (), by, sources, advice)
+            else:
+                becomes = rule.becomes or rule.replace or ""
+                yield Entry(rule.library, names, what, "ported", becomes, (), by, sources)
 
 
 _SPACES = re.compile(r"^(?:::)?(?:cutlass::)?(?:cute::)?|^cutlass\.")

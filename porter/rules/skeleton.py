@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from porter.diagnostics import Code, Location, PorterError
 from porter.lang.sources import SourceSet
@@ -22,6 +23,11 @@ SCHEMA_FILE = "porter-rules.schema.json"
 _GUESSES = (("wait", "wait"), ("commit", "commit"), ("fence", "fence"), ("arrive", "fence"), ("mma", "mma"),
             ("gemm", "mma"), ("multiply", "mma"))  # fmt: skip
 """Parts of names, and the fact that a call of such a name may be."""
+_INSTRUCTIONS = (("wgmma\\.mma_async", "mma"), ("wgmma\\.wait_group", "wait"), ("wgmma\\.commit_group", "commit"),
+                 ("wgmma\\.fence", "fence"))  # fmt: skip
+"""Instructions in a body, and the fact that a call of it is if these are the only ones of them."""
+_OPERANDS = 3
+"""Arguments of a multiply: registers, A and B."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +55,16 @@ class _Form:
         return f"{self.name}{angled}({', '.join(self.args)})"
 
 
-def begun(sources: SourceSet, words: Vocabulary, path: str, line: int, column: int, name: str) -> Skeleton:
-    """The rule for the call at a place in the sources. `name` is the library's.
+def begun(
+    sources: SourceSet, words: Vocabulary, path: str, line: int, column: int, name: str, taken: Iterable[str] = ()
+) -> Skeleton:
+    """The rule for the call at a place in the sources. `name` is the library's, `taken` are IDs that there are.
 
     Raises:
         PorterError: RULE_PLACE: there is no call, or no pattern can be made of it.
     """
     program = build_program(sources, words)
-    return make_skeleton(program, call_at(program, path, line, column), name)
+    return make_skeleton(program, call_at(program, path, line, column), name, taken=taken)
 
 
 def call_at(program: Program, path: str, line: int, column: int = 0) -> Call:
@@ -89,8 +97,27 @@ def _callee(call: Call) -> str | None:
     return written if re.fullmatch(r"\w+(?:::\w+)*", written) else None
 
 
-def make_skeleton(program: Program, call: Call, name: str, digits: int = 100) -> Skeleton:
-    """The rule for a call. `name` is the library's.
+def free_digits(prefix: str, taken: Iterable[str], first: int = 100) -> int:
+    """The first number from `first` on that no rule's ID has behind the prefix."""
+    used = set(taken)
+    return next(n for n in count(first) if f"{prefix}{n}" not in used)
+
+
+def prefix_of(name: str) -> str:
+    """Capitals that IDs of a library's rules begin with."""
+    return re.sub(r"[^A-Z]", "", name.upper())[:8].ljust(2, "X")
+
+
+def appended(text: str, rule: str) -> str:
+    """A rule file with the one rule of another at its end."""
+    begins = re.search(r"^  - id: ", rule, re.MULTILINE)
+    assert begins is not None
+    return text.rstrip("\n") + "\n" + rule[begins.start() :]
+
+
+def make_skeleton(program: Program, call: Call, name: str, digits: int = 100, taken: Iterable[str] = ()) -> Skeleton:
+    """The rule for a call. `name` is the library's; its ID has the first number from `digits` on that none in `taken`
+    has.
 
     Raises:
         PorterError: RULE_PLACE: no pattern can be made of the call.
@@ -101,15 +128,15 @@ def make_skeleton(program: Program, call: Call, name: str, digits: int = 100) ->
     form = _Form(head, call.template_args, tuple(call.caller.text(a) for a in call.args))
     of = next((f for f in declared if len(f.params) == len(call.args)), None)
     captures = _captures(form, of)
-    count = len(form.template)
-    pattern = str(_Form(head, captures[:count], captures[count:]))
+    number = len(form.template)
+    pattern = str(_Form(head, captures[:number], captures[number:]))
     try:
         compiled(pattern)
     except PatternError as error:
         raise PorterError(Code.RULE_PLACE, where, what=f"no call that a pattern can be made of: {error}") from None
-    kind, fact, guessed = _fact(call.name, captures[:count], captures[count:])
+    kind, fact, guessed = _fact(_said_by(call.name, declared), captures[:number], captures[number:], of)
     near = [form for form in _near(form, declared) if len(form.args) != len(call.args)]
-    rule = re.sub(r"[^A-Z]", "", name.upper())[:8].ljust(2, "X") + str(digits)
+    rule = f"{prefix_of(name)}{free_digits(prefix_of(name), taken, digits)}"
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_FILE}",
         f"# Made from {where.path}:{where.line}. What is marked `guess` is for you to say; then `porter rules test`.",
@@ -120,7 +147,7 @@ def make_skeleton(program: Program, call: Call, name: str, digits: int = 100) ->
         f"    title: {json.dumps(f'{call.name} of {name}'[:100])}",
         f"    recognize: {json.dumps(pattern)}",
         f"    as: {fact}  # guess{'' if guessed else ', from nothing'}: one of {', '.join(KINDS)}",
-        *_conditions(fact, captures[:count]),
+        *_conditions(fact, captures[:number]),
         "    safety: review",
         f"    reason: {json.dumps(f'{head} does what the fact says.')}  # guess: how you know",
         "    examples:",
@@ -157,9 +184,17 @@ def _named(names: Sequence[str], prefix: str, count: int) -> list[str]:
     return [names[i] if i < len(names) and names[i].isidentifier() else f"{prefix}{i + 1}" for i in range(count)]
 
 
-def _fact(name: str, template: Sequence[str], args: Sequence[str]) -> tuple[str, str, bool]:
-    """The kind, the fact as YAML, and whether the name of the call says so."""
-    kind = next((kind for part, kind in _GUESSES if part in name.lower()), "")
+def _said_by(name: str, declared: Sequence[Function]) -> str:
+    """What a guess goes by: the instructions of a body that is there, else the name of the call."""
+    bodies = " ".join(f.text(f.body) for f in declared if f.body is not None)
+    said = [f"{kind} {shape}" for word, kind in _INSTRUCTIONS
+            for shape in re.findall(rf"{word}\S*?(m64n\d+k\d+|)(?=[.\s\"])", bodies)[:1]]  # fmt: skip
+    return said[0] if len(said) == 1 else name
+
+
+def _fact(name: str, template: Sequence[str], args: Sequence[str], of: Function | None) -> tuple[str, str, bool]:
+    """The kind, the fact as YAML, and whether the name of the call, or what it is handed, says so."""
+    kind = next((kind for part, kind in _GUESSES if part in name.lower()), "") or _shape(template, args, of)
     if kind == "mma" and len(args) >= 3:
         d, a, b = map(json.dumps, args[:3])
         written = re.search(r"m64n(\d+)k(\d+)", name.lower())
@@ -172,6 +207,17 @@ def _fact(name: str, template: Sequence[str], args: Sequence[str]) -> tuple[str,
     if kind == "mma":
         kind = ""
     return kind or "fence", f"{{{kind or 'fence'}: {{}}}}", bool(kind)
+
+
+def _shape(template: Sequence[str], args: Sequence[str], of: Function | None) -> str:
+    """The fact that a call of such a shape may be: registers and two operands are a multiply, one number alone says
+    how many batches may be left, nothing at all orders or closes."""
+    is_registers = of is not None and bool(of.params) and bool(of.params[0].array_extents)
+    if is_registers and len(args) >= _OPERANDS:
+        return "mma"
+    if len(template) + len(args) == 1 and not (args and is_registers):
+        return "wait"
+    return ""
 
 
 def _conditions(fact: str, template: Iterable[str]) -> list[str]:

@@ -15,6 +15,7 @@ from porter.build.ptxas import Assembled, assemble
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import left_out, own_first
 from porter.diagnostics import Code, Location, PorterError
+from porter.project.include_dirs import outside_directories
 from porter.ptx import ast
 from porter.ptx.arch import SM100A
 from porter.ptx.launch_bounds import extents
@@ -101,7 +102,7 @@ def compile_request(problem: Problem, source: Path, arch: str, unit: Unit = _as_
     alone are found beside the original. Raises what `unit` raises."""
     case = problem.case
     original = case.source or case.kernel
-    include_dirs = (original.parent, *case.include_dirs)
+    include_dirs = (original.parent, *case.include_dirs, *outside_directories(original))
     unit_source = unit(source, case.entry)
     own = unit_source.resolve() == original.resolve() or original.suffix in (".ptx", ".cubin", ".py")
     return CompileRequest(

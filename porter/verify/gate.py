@@ -19,12 +19,14 @@ from porter.build.host_headers import host_headers_note
 from porter.build.layout import Layout
 from porter.build.nvcc import CompileRequest
 from porter.build.ptxas import assemble
+from porter.build.run import missing_header_hint
 from porter.build.table import ResourceRow, require_shared_memory
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import Tree, write_tree
 from porter.build.trust import require_trust
 from porter.diagnostics import Code, Diagnostic, Location, PorterError
 from porter.diagnostics.reading import read_file
+from porter.project.include_dirs import outside_directories
 from porter.verify.builder import ORIGINAL_ARCH, PORT_ARCH, compile_request
 from porter.verify.case import cases_of, load_case
 from porter.verify.depot import depots
@@ -139,7 +141,8 @@ def _work(unit: Unit, options: GateOptions, toolkit: Toolkit, spare: Path) -> _W
     path = Path(unit.path)
     try:
         if unit.kind == "cuda":
-            options = replace(options, include_dirs=tuple(dict.fromkeys([*options.include_dirs, *unit.include_dirs])))
+            searched = [*options.include_dirs, *unit.include_dirs, *outside_directories(path)]
+            options = replace(options, include_dirs=tuple(dict.fromkeys(searched)))
             written = {p: data for p, data in unit.new.items() if options.written is None or p in options.written}
             tree = write_tree(written, options.include_dirs, spare, options.layout)
             for request, launched in _requests(path, options):
@@ -351,7 +354,8 @@ def _text(error: PorterError) -> str:
 
 def _original_refused(path: str, error: PorterError) -> Diagnostic:
     values = {"path": path, "text": _text(error)}
-    return Diagnostic(Code.ORIGINAL_DOES_NOT_COMPILE, error.diagnostic.where, values)
+    hint = missing_header_hint(_text(error))
+    return Diagnostic(Code.ORIGINAL_DOES_NOT_COMPILE, error.diagnostic.where, values, hint)
 
 
 HEADER = "cute_sm100.hpp"

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from porter.verify.backends import RunResult
+from porter.verify.budget import Budget
 from porter.verify.mutant_runs import MutantRuns, Outcome, Setup
 from porter.verify.mutants import Mutant
 from porter.verify.mutations import RELAXED
@@ -14,6 +16,7 @@ from porter.verify.redundancy import Covers, Reason
 from porter.verify.settings import SimOptions
 
 Progress = Callable[[str], None]
+Stop = Literal["", "time", "interrupted"]
 
 RANDOM_SCHEDULES = 3
 """Random schedules under which survivors run again."""
@@ -54,6 +57,10 @@ class MutationResult:
     kernel: str
     baseline: RunResult
     rows: tuple[MutantRow, ...]
+    stopped: Stop = ""
+    """Why not all was done; mutants that nobody has noticed so far are not known to be survivors then."""
+    not_run: int = 0
+    """Mutants that were not run at all."""
 
     @property
     def survivors(self) -> tuple[MutantRow, ...]:
@@ -71,6 +78,7 @@ def mutate(
     progress: Progress | None = None,
     jobs: int = 1,
     only: Sequence[int] | None = None,
+    time: Budget | None = None,
 ) -> MutationResult:
     """Run a kernel and its mutants in checking mode.
 
@@ -80,28 +88,87 @@ def mutate(
 
     Args:
         only: numbers of the mutants to run, None for all. Their survivors get no reason.
+        time: when no further mutants are begun. What is done then, or at an interrupt, is the result.
     """
     first, *others = setups
     runs = MutantRuns(first, options, jobs)
     if runs.baseline.status != "ok":
         return MutationResult(first.kernel.entry, runs.baseline, ())
     numbers = list(range(len(runs.mutants))) if only is None else list(only)
-    outcomes = runs.run_all([(n,) for n in numbers], _counted(progress, "mutant"))
-    rows = {n: _row(runs, n, outcome, "") for n, outcome in zip(numbers, outcomes, strict=True)}
+    rows: dict[int, MutantRow] = {}
+    stopped: Stop = ""
+    try:
+        _run_all(runs, numbers, rows, time, jobs, progress)
+        _run_again([first, *others], options, jobs, runs, (numbers, only is None), rows, time, progress)
+    except _TimeSpent:
+        stopped = "time"
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    done = tuple(rows[n] for n in numbers if n in rows)
+    return MutationResult(first.kernel.entry, runs.baseline, done, stopped, len(numbers) - len(done))
+
+
+class _TimeSpent(Exception):
+    pass
+
+
+def _require_time(time: Budget | None) -> None:
+    if time is not None and time.is_spent:
+        raise _TimeSpent
+
+
+def _run_all(
+    runs: MutantRuns,
+    numbers: Sequence[int],
+    rows: dict[int, MutantRow],
+    time: Budget | None,
+    jobs: int,
+    progress: Progress | None,
+) -> None:
+    """All mutants at the first size, some at a time: what is done when this ends is in `rows`."""
+    tell = _counted(progress, "mutant")
+    for start in range(0, len(numbers), _AT_A_TIME * jobs):
+        _require_time(time)
+        some = numbers[start : start + _AT_A_TIME * jobs]
+        outcomes = runs.run_all([(n,) for n in some])
+        rows.update((n, _row(runs, n, outcome, "")) for n, outcome in zip(some, outcomes, strict=True))
+        if tell is not None:
+            tell(start + len(some), len(numbers))
+
+
+_AT_A_TIME = 4
+"""Mutants of each process, between two looks at the clock."""
+
+
+def _run_again(
+    setups: Sequence[Setup],
+    options: SimOptions,
+    jobs: int,
+    runs: MutantRuns,
+    wanted: tuple[Sequence[int], bool],
+    rows: dict[int, MutantRow],
+    time: Budget | None,
+    progress: Progress | None,
+) -> None:
+    """Survivors at other sizes and under random schedules; what covers them. `wanted`: the mutants, and whether it is
+    said why those are harmless that nobody notices."""
+    (first, *others), (numbers, explains) = setups, wanted
     more: list[MutantRuns] = []
     for setup in others:
         tried = runs, *more
         left = [n for n in numbers if not rows[n].caught and not any(r.matters(n) for r in tried)]
         if left:
+            _require_time(time)
             more += _try_again(MutantRuns(setup, options, jobs), runs, left, rows, progress)
     for seed in range(1, RANDOM_SCHEDULES + 1):
         left = [n for n in numbers if not rows[n].caught]
         if left:
+            _require_time(time)
             _try_again(MutantRuns(first, _random(options, seed), jobs), runs, left, rows, progress)
-    if only is None:
-        survivors = [n for n in numbers if not rows[n].caught]
-        _explain([runs, *more], survivors, outcomes, rows, progress)
-    return MutationResult(first.kernel.entry, runs.baseline, tuple(rows[n] for n in numbers))
+    survivors = [n for n in numbers if not rows[n].caught]
+    if explains and survivors:
+        _require_time(time)
+        _explain([runs, *more], survivors, runs.run_all([(n,) for n in numbers]), rows, progress)
 
 
 def _random(options: SimOptions, seed: int) -> SimOptions:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from porter.diagnostics import Diagnostic
-from porter.verify.budget import digest_of
+from porter.verify.budget import Budget, digest_of
 from porter.verify.builder import Builder
 from porter.verify.case import Case
 from porter.verify.expr import Number
@@ -55,7 +55,8 @@ def _is_settled(kernel: Mapping[str, Any]) -> bool:
 @dataclass(frozen=True)
 class Sweep:
     """What is done with every case. `program` is `original` or `port`; with `folder` results are kept there, and those
-    that are there already are taken unless `again`. `done`: as of `settled`."""
+    that are there already are taken unless `again`. `done`: as of `settled`. `time`: of all cases together; of one that
+    it ends in nothing is kept."""
 
     program: str
     options: SimOptions
@@ -65,6 +66,7 @@ class Sweep:
     folder: Path | None = None
     again: bool = False
     done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    time: Budget | None = None
 
     def case(
         self, case: Case, sizes: Sequence[Mapping[str, Number]], tell: Callable[[str], None] | None = None
@@ -91,7 +93,9 @@ class Sweep:
             if tell is not None:
                 tell(f"{case.name}: {text}")
 
-        result = mutate(setups, self.options, step, self.jobs)
+        result = mutate(setups, self.options, step, self.jobs, None, self.time)
+        if result.stopped:
+            return Mutated("run", None, result, left)
         port = "" if self.folder is None else self._port(case)
         record = make_record(case, port, setups, self.options, result)
         return Mutated("run", self._keep(case, record), result, left, digest)

@@ -48,18 +48,24 @@ def magnitude(problem: Problem, inputs: Mapping[str, Float64]) -> dict[str, Floa
     if text is not None:
         found = _evaluate(problem, absolute, text, magnitude=False)
     else:
-        found = _evaluate(problem, absolute, problem.case.reference, magnitude=True)
+        found = _evaluate(problem, absolute, problem.case.reference, magnitude=True, signed=inputs)
     return {name: np.abs(values) for name, values in found.items()}
 
 
-def _evaluate(problem: Problem, inputs: Mapping[str, Float64], text: str | None, magnitude: bool) -> dict[str, Float64]:
+def _evaluate(
+    problem: Problem,
+    inputs: Mapping[str, Float64],
+    text: str | None,
+    magnitude: bool,
+    signed: Mapping[str, Float64] | None = None,
+) -> dict[str, Float64]:
     def error(what: str) -> PorterError:
         return PorterError(Code.CASE_REFERENCE, place(problem.case, "reference"), problem=what)
 
     with np.errstate(all="ignore"):
         try:
             if text is not None:
-                found = evaluate_reference(text, {**problem.names, **inputs}, magnitude)
+                found = evaluate_reference(text, {**problem.names, **inputs}, magnitude, signed)
             else:
                 found = _call(problem, inputs, error)
         except ExpressionError as failure:

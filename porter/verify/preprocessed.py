@@ -17,6 +17,7 @@ from porter.build.preprocess import Line, host_asks, preprocess
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.build.tree import Tree, write_tree
 from porter.diagnostics import PorterError
+from porter.project.include_dirs import outside_directories
 from porter.project.root import project_root
 from porter.verify.builder import ORIGINAL_ARCH
 from porter.verify.gate import GateOptions, request_in_tree, requests
@@ -34,7 +35,8 @@ def preprocessed(
     Raises:
         PorterError: BAD_TOOLKIT.
     """
-    options = replace(options, include_dirs=tuple(dict.fromkeys([*options.include_dirs, *include_dirs])))
+    searched = [*options.include_dirs, *include_dirs, *outside_directories(Path(root))]
+    options = replace(options, include_dirs=tuple(dict.fromkeys(searched)))
     with tempfile.TemporaryDirectory(prefix="porter-") as spare:
         try:
             toolkit = find_toolkit(options.toolkit)

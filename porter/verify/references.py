@@ -8,6 +8,7 @@ Texts stand only where einsum takes one and as the names of outputs. What is mad
 from __future__ import annotations
 
 import ast
+import copy
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from porter.verify.activations import ACTIVATIONS
 from porter.verify.array_functions import (
     CONSTANTS,
     DTYPES,
@@ -60,16 +62,27 @@ _ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
     "ndim": lambda array: array.ndim,
     "size": lambda array: array.size,
 }
+_MARK = "'"
+"""No name of an expression ends so."""
+
+
+def _signed_name(name: str) -> str:
+    return name + _MARK
+
+
 _KINDS = "biuf"
 """NumPy's letters for truth values, integers and floating-point numbers."""
 
 
-def evaluate_reference(text: str, names: Mapping[str, Any], magnitude: bool = False) -> Any:
+def evaluate_reference(
+    text: str, names: Mapping[str, Any], magnitude: bool = False, signed: Mapping[str, Any] | None = None
+) -> Any:
     """The value of a NumPy expression over arrays, sizes and constants; `np` is NumPy. Arrays are not changed.
+    Functions of `ACTIVATIONS` need no `np.`.
 
     With `magnitude`, differences and negations become sums: given the absolute values of the inputs the
     result then bounds the sum of the absolute values of all terms, for any expression made of sums and
-    products.
+    products. `signed`: the inputs as they are, by which activations tell what errors of their arguments make of theirs.
 
     Raises:
         ExpressionError: no expression, an unknown name, a construct that a reference may not use, or one that takes
@@ -79,7 +92,8 @@ def evaluate_reference(text: str, names: Mapping[str, Any], magnitude: bool = Fa
     tree = parse(text)
     if magnitude:
         arrays = frozenset(name for name, value in names.items() if isinstance(value, np.ndarray))
-        tree = _ToMagnitude(arrays).visit(tree)
+        tree = _ToMagnitude(arrays, frozenset(names)).visit(tree)
+        names = {**names, **{_signed_name(n): v for n, v in {**names, **(signed or {})}.items()}}
     try:
         return _Evaluation(names).value(tree)
     except MemoryError:
@@ -214,6 +228,10 @@ class _Evaluation:
             case ast.Name(id=name) if name in _BUILTINS and name not in self._names and not keywords:
                 with self._all(args) as values:
                     return self._builtin(name, values)
+            case ast.Name(id=name) if name.removesuffix(_MARK) in ACTIVATIONS and name not in self._names:
+                with self._all(given) as values:
+                    count = len(values) - len(named)
+                    return self._activated(name, values[:count], dict(zip(named, values[count:], strict=True)))
             case _ if numpy_name is not None:
                 text: list[Any] = []
                 if numpy_name == "einsum" and args and isinstance(args[0], ast.Constant):
@@ -234,6 +252,17 @@ class _Evaluation:
                     kwargs = dict(zip(named, values[count:], strict=True))
                     return self._function(METHODS[name], [array, *positional], kwargs)
         raise ExpressionError(f"{ast.unparse(func)} may not be called like this in a reference")
+
+    def _activated(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """A function of `ACTIVATIONS`, or with the mark its magnitude, which takes values and their magnitudes."""
+        function = ACTIVATIONS[name.removesuffix(_MARK)]
+        wanted = 1 + name.endswith(_MARK)
+        if len(args) != wanted or not kwargs.keys() <= function.keywords:
+            said = ", ".join(["x", *(f"{k}=..." for k in sorted(function.keywords))])
+            raise ExpressionError(f"{function.name} is called as {function.name}({said}) in a reference")
+        call = function.magnitude if name.endswith(_MARK) else function.call
+        arrays = [np.asarray(_operand(a), dtype=np.float64) for a in args]
+        return self._made(function.cost, call, arrays, **{k: _argument(v) for k, v in kwargs.items()})
 
     def _builtin(self, name: str, values: list[Any]) -> Any:
         if name == "range":
@@ -355,8 +384,9 @@ class _ToMagnitude(ast.NodeTransformer):
     """x - y becomes x + y, -x becomes x. Subscripts, comparisons, negative literals among a call's arguments, and
     whatever names no array are left alone: they are indices, conditions and axes."""
 
-    def __init__(self, arrays: frozenset[str]) -> None:
+    def __init__(self, arrays: frozenset[str], names: frozenset[str]) -> None:
         self._arrays = arrays
+        self._names = names
 
     def visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.expr) and not any(
@@ -386,6 +416,11 @@ class _ToMagnitude(ast.NodeTransformer):
         return node.operand if isinstance(node.op, ast.USub) else node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id in ACTIVATIONS and node.func.id not in self._names:
+            values = [_Signed(self._arrays).visit(copy.deepcopy(a)) for a in node.args]
+            node.func.id += _MARK
+            node.args = [*values, *(self.visit(a) for a in node.args)]
+            return node
         node.func = self.visit(node.func)
         node.args = [argument if _is_literal(argument) else self.visit(argument) for argument in node.args]
         for keyword in node.keywords:
@@ -396,6 +431,16 @@ class _ToMagnitude(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         node.value = self.visit(node.value)
         return node
+
+
+class _Signed(ast.NodeTransformer):
+    """The same expression over the inputs as they are."""
+
+    def __init__(self, arrays: frozenset[str]) -> None:
+        self._arrays = arrays
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(_signed_name(node.id), node.ctx) if node.id in self._arrays else node
 
 
 def _is_signed(node: ast.expr, arrays: frozenset[str]) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from porter.diagnostics import Code, Diagnostic, Location
 from porter.verify.backends import Backend, RunResult
 from porter.verify.builder import BuiltKernel
-from porter.verify.case import Case
+from porter.verify.case import Case, place
 from porter.verify.compare import Comparison
 from porter.verify.dtypes import Array
 from porter.verify.images import Image, changed_element, make_image, stray_write
@@ -171,7 +171,11 @@ def _difference(code: Code, problem: Problem, comparison: Comparison) -> Diagnos
         "count": comparison.mismatches,
         "total": comparison.elements,
     }
-    return Diagnostic(code, Location(str(problem.case.kernel)), values, describe_difference(problem, comparison))
+    case = problem.case
+    # the first thing to look at is what the case says that the kernel computes
+    is_said = code is Code.ORIGINAL_DIFFERS and case.recorded is None
+    where = place(case, "reference") if is_said else Location(str(case.kernel))
+    return Diagnostic(code, where, values, describe_difference(problem, comparison))
 
 
 def describe_difference(problem: Problem, comparison: Comparison) -> str:
@@ -188,9 +192,9 @@ def describe_difference(problem: Problem, comparison: Comparison) -> str:
         lines.append("the reference is NaN there: it overflows or divides by zero for these inputs (docs/cases.md)")
     elif first.bound is not None and math.isnan(first.bound):
         lines.append("there is no bound: the reference over absolute values is NaN; give a `magnitude` (docs/cases.md)")
-    place = place_of(problem, problem.tensors[comparison.tensor], first.index)
-    if place is not None:
-        lines.append(f"in {place}")
+    spot = place_of(problem, problem.tensors[comparison.tensor], first.index)
+    if spot is not None:
+        lines.append(f"in {spot}")
     if comparison.unwritten:
         lines.append(f"{comparison.unwritten} elements were never written")
     elif comparison.nans:

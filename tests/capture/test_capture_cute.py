@@ -81,7 +81,7 @@ def test_another_build_of_the_kernel_runs_on_the_launch(
     """The kernel has the same name and parameters, and another body, as a port of it has."""
     port = tmp_path / "port.cu"
     port.write_text(f"#define OTHER_FACTOR {factor}\n" + SOURCE.read_text())
-    document = porter("verify", "--case", captured / "case.yaml", "--port", port, SOURCE)
+    document = porter("verify", "--full", "--case", captured / "case.yaml", "--port", port, SOURCE)
     (row,) = document["rows"]
     assert row["verdict"] == verdict, row
     original, ported = row["runs"]

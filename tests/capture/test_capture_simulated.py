@@ -37,7 +37,7 @@ def test_a_corpus_kernel_in_a_program(program: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     (case,) = json.loads(done.stdout)["cases"]
     assert (case["grid"], case["block"], case["tensor_maps"]) == ([1, 1, 1], [384, 1, 1], 2)
-    done = CliRunner().invoke(main, ["--format", "json", "verify", str(output)])
+    done = CliRunner().invoke(main, ["--format", "json", "verify", "--full", str(output)])
     (row,) = json.loads(done.stdout)["rows"]
     assert row["verdict"] == "clean"
     assert [c["mismatches"] for c in (*row["original"], *row["port"], *row["between"])] == [0, 0, 0]

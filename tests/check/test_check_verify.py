@@ -29,7 +29,7 @@ def test_values_and_hazards_in_one_go(tmp_path: Path) -> None:
     kernel = str(CORPUS / "gemm_coop/gemm_coop.cu")
     run("port", kernel, "-o", str(tmp_path), code=0)
     port = tmp_path / "gemm_coop.cu"
-    arguments = ["verify", kernel, "--port", str(port), "--sizes", "default", "--families", "integers"]
+    arguments = ["verify", "--full", kernel, "--port", str(port), "--sizes", "default", "--families", "integers"]
     document = json.loads(run("--format", "json", *arguments, code=0))
     jsonschema.validate(document, schema("verify"))
     checked, other = document["rows"]

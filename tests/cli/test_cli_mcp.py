@@ -22,7 +22,7 @@ from porter.report.json import schema
 ROOT = Path(__file__).parent.parent.parent
 HOPPER = '__global__ void k() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }\n'
 HAS_MCP = importlib.util.find_spec("mcp") is not None
-TOOLS = ["scan", "plan", "port", "verify", "equal", "hazards", "explain", "map"]
+TOOLS = ["scan", "plan", "verify", "equal", "hazards", "grade", "review", "explain", "map", "case_new", "port"]
 
 
 def talk(folder: Path, *calls: tuple[str, dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:
@@ -56,13 +56,13 @@ def test_a_client_ports_a_kernel_and_asks_about_it(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(HOPPER)
     names, answers = talk(
         tmp_path,
-        ("scan", {"paths": ["k.cu"]}),
-        ("plan", {"paths": ["k.cu"]}),
-        ("port", {"paths": ["k.cu"], "output": "out"}),
-        ("verify", {"kernel": "k.cu"}),
-        ("hazards", {"path": "k.cu"}),
-        ("explain", {"id": "PT5001"}),
-        ("map", {"word": "wgmma.fence"}),
+        ("scan", {"paths": ["k.cu"], "full": True}),
+        ("plan", {"paths": ["k.cu"], "full": True}),
+        ("port", {"paths": ["k.cu"], "output": "out", "full": True}),
+        ("verify", {"kernel": "k.cu", "full": True}),
+        ("hazards", {"path": "k.cu", "full": True}),
+        ("explain", {"id": "PT5001", "full": True}),
+        ("map", {"word": "wgmma.fence", "full": True}),
         ("scan", {"paths": ["../other.cu"]}),
         ("explain", {"id": "exit-codes"}),
     )
@@ -80,7 +80,7 @@ def test_a_client_ports_a_kernel_and_asks_about_it(tmp_path: Path) -> None:
 
 def test_a_tool_is_a_command_with_its_document(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(HOPPER)
-    answer = Tools(tmp_path, 60).scan(["k.cu"])
+    answer = Tools(tmp_path, 60).scan(["k.cu"], full=True)
     jsonschema.validate(answer, schema("scan"))
     assert answer["totals"][0]["name"] == "wgmma.fence"
 

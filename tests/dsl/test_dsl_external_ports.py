@@ -45,7 +45,7 @@ def test_the_port_has_the_originals_bits(name: str, tmp_path: Path) -> None:
     assert code == 0, text
     assert "compiled for sm_90a → sm_100a" in text
     port = next(out.rglob("driver.py"))
-    code, text = porter("--format", "json", "verify", str(case), "--port", str(port))
+    code, text = porter("--format", "json", "verify", "--full", str(case), "--port", str(port))
     assert code == 0, text
     rows = json.loads(text)["rows"]
     assert {row["verdict"] for row in rows} <= {"clean", "review"}

@@ -24,7 +24,17 @@ def test_a_builder_and_its_port_compute_the_same(configuration: tuple[str, ...],
     # a directory of its own: no build file above it asks for both chips
     source = tmp_path / SOURCE.name
     source.write_bytes(SOURCE.read_bytes())
-    command = [sys.executable, "-m", "porter", "--format", "json", "verify", "--no-hazards", "--no-keep-hopper"]
+    command = [
+        sys.executable,
+        "-m",
+        "porter",
+        "--format",
+        "json",
+        "verify",
+        "--full",
+        "--no-hazards",
+        "--no-keep-hopper",
+    ]
     command += [str(source), f"-I{cutlass / 'include'}", f"-I{cutlass / 'tools' / 'util' / 'include'}", "-l", "cuda"]
     command += [f"--nvcc-flag={flag}" for flag in (*FLAGS, *configuration)]
     done = subprocess.run(command, capture_output=True, text=True)

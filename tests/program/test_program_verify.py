@@ -83,7 +83,7 @@ def verify(folder: Path, macros: str, *words: object) -> dict[str, Any]:
     """The JSON document for a port with these macros."""
     (folder / "whole.cu").write_text(PROGRAM)
     (folder / "port.cu").write_text("".join(f"#define {m}\n" for m in ["PORT", *macros.split()]) + PROGRAM)
-    command = ["--format", "json", "verify", "--port", folder / "port.cu", folder / "whole.cu", *words]
+    command = ["--format", "json", "verify", "--full", "--port", folder / "port.cu", folder / "whole.cu", *words]
     done = CliRunner().invoke(main, [str(word) for word in command])
     document: dict[str, Any] = json.loads(done.stdout)
     assert done.exit_code == document["exit_code"]

@@ -111,7 +111,7 @@ def test_a_file_that_is_no_rule_file(
     ("old", "new", "line", "words"),
     [
         ("rules:\n", "rules:\n  - 1\n", 5, "is not of type 'object'"),
-        ("library: acme", "library: acme\nlibary: x", 1, "libary"),
+        ("library: acme", "library: acme\nlibary: x", 3, "libary"),
         ("scope: [acme]", "scope: acme", 3, "is not of type 'array'"),
         ("scope: [acme]", "scope: ['ac me']", 3, "does not match"),
         ("scope: [acme]", "language: cobol", 3, "is not one of"),

@@ -84,7 +84,7 @@ def test_the_port_compiles_and_computes_what_the_original_does(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = str(project.parent / "rules")
-    verify = ["verify", "--style", "compat", str(project), "--rules", rules, "--sizes", "M=128,N=64,K=128"]
+    verify = ["verify", "--full", "--style", "compat", str(project), "--rules", rules, "--sizes", "M=128,N=64,K=128"]
     with pytest.raises(SystemExit) as left:
         main(["--format", "json", *verify])
     said = capsys.readouterr()

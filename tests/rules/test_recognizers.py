@@ -88,7 +88,7 @@ def test_a_pattern_that_cannot_match(text: str) -> None:
         ("schema: 2", "schema: 3", 1, "2 was expected"),
         ("library: acme", "library: [", 4, "expected"),
         ("    title: House wait\n", "", 4, "'title' is a required property"),
-        ("recognize:", "recognise:", 4, "recognise"),
+        ("recognize:", "recognise:", 6, "unknown key `recognise`; did you mean `recognize`?"),
         ("acme::wait<$N>()", "acme::wait<$N>(", 4, "cannot match"),
         ("acme::wait<$N>()", "acme::wait<$N>();", 4, "cannot match"),
         ("acme::wait<$N>()", "$$$X::wait<$N>()", 4, "does not begin with a name"),

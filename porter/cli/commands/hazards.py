@@ -75,8 +75,8 @@ def hazards() -> None:
     compiled for sm_100a (or --arch), tensors lie in host memory.
 
     Hazards are races between threads and asynchronous operations, found from what is ordered after what, also
-    where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5). What a
-    port has from its original is counted apart; next to a port the original's hazards set no exit code.
+    where the values come out right. Verdicts: clean, review, incomplete (exit code 6), error (exit code 5).
+    Hazards that the original has too are listed separately; next to a port the original's hazards set no exit code.
 
     With --prove nothing is run: kernels with a case, and launch files, are proved, to have a hazard (exit code 5), or
     not understood (exit code 6).

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command
+from porter.cli.commands.shared import Command, trust_option
 
 
 @click.command(cls=Command)
@@ -15,9 +15,11 @@ from porter.cli.commands.shared import Command
               help="Where paths lead from; none may lead out  [default: the working directory].")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(min=1), default=300, show_default=True,
               help="Time budget of a call that names none.")  # fmt: skip
+@trust_option
 def mcp() -> None:
-    """Serve scan, plan, port, verify, hazards, explain and map as tools, on standard input and output.
+    """Serve scan, case_new, plan, port, review, verify, equal, hazards, grade, explain and map as tools, on standard
+    input and output.
 
-    For coding agents (docs/agents.md); needs the extra `mcp`: pip install 'porter-sm100[mcp]'. Nothing that sources
-    bring along is run: `--trust` is not given, and originals are not written over.
+    For coding agents (docs/agents.md); needs the extra `mcp`: pip install 'porter-sm100[mcp]'. Code that sources bring
+    along, a main() of theirs included, runs only with `--trust` or PORTER_TRUST=1. Originals are not written over.
     """

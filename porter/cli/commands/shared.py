@@ -68,10 +68,18 @@ class Command(click.Command):
     def _require_format(self, form: str) -> None:
         """Before there is work that nobody would see the results of. Raises BAD_OPTION."""
         kind = f"{self.group}-{self.name}" if self.group else str(self.name)
-        if form != "text" and kind in KINDS_OF["json"] and kind not in KINDS_OF[form]:
-            able = " and ".join(f"`porter {k}`" for k in sorted(KINDS_OF[form] - {"error"}))
-            install(replace(current(), format="text"))
-            raise PorterError(Code.BAD_OPTION, option=f"--format {form}", problem=f"only {able} have it")
+        if form == "text" or kind in KINDS_OF[form]:
+            return
+        command = f"porter {kind.replace('-', ' ')}"
+        if kind not in KINDS_OF["json"]:
+            raise PorterError(Code.BAD_OPTION, option=f"--format {form}", problem=f"`{command}` has no result")
+        others = " and ".join(f"`porter {k}`" for k in sorted(KINDS_OF[form] - {"error"}))
+        problem = f"only {others} have it" if len(KINDS_OF[form]) < _FEW else f"`{command}` lists no findings"
+        raise PorterError(Code.BAD_OPTION, option=f"--format {form}", problem=problem)
+
+
+_FEW = 5
+"""Commands that are named where there are fewer that have a format."""
 
 
 @dataclass(frozen=True)
@@ -231,11 +239,11 @@ def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--style", type=click.Choice(STYLES), default=None, expose_value=False, callback=_take_style,
         help="compat: M=64 MMAs, one for each of Hopper's. full-rate: one M=128 MMA for two m64 tiles, where the "
-             "kernel allows it and its case verifies it. auto: that, where it is also no slower by the grade, in the "
-             "time that there is, and without code that nobody trusts; else compat. idiomatic: kernels with a TiledMMA "
-             "in SM100's own words of CuTe, without a header beside them, each if its case or PTX shows it right; of "
-             "CuTe DSL every style but compat is that. native: steps towards a schedule of sm_100a on top of "
-             "full-rate, each if its case verifies it "
+             "kernel allows it and its case verifies it. auto: full-rate where the case verifies it in the time that "
+             "there is, the grade finds it no slower and no untrusted code has to run; else compat. idiomatic: "
+             "kernels with a TiledMMA in SM100's own words of CuTe, without a header beside them, each if its case or "
+             "PTX shows it right; of CuTe DSL every style but compat is that. native: steps towards a schedule of "
+             "sm_100a on top of full-rate, each if its case verifies it "
              f"[default: {DEFAULT}].",
     )(function)  # fmt: skip
 

@@ -62,6 +62,7 @@ from porter.verify.backend_names import BACKENDS
     is_flag=True,
     help="Also say in a line how near original and port come to their chips' nominal rates (docs/grade.md).",
 )
+@click.option("--full", is_flag=True, help="With --format json: figures of each run of a clean verification, too.")
 @rules_option
 @keep_option
 @no_mend_option

@@ -16,6 +16,7 @@ from porter.scan.draft import classes as cls
 from porter.scan.draft import indices, references, sizes, tensors
 from porter.scan.draft import numbers as nums
 from porter.scan.draft.draft import UNKNOWN, Draft
+from porter.scan.draft.epilogues import Applied, applied, called_by
 from porter.scan.draft.launches import Known, best_launch, cluster_of, placed_tiles, struct_types
 from porter.scan.draft.numbers import Num
 from porter.scan.draft.references import Epilogue, Product, Proposal
@@ -43,6 +44,9 @@ _MAP_WORDS = re.compile(
     r"^(?:tensor_?|t|tma_?|desc_?)?(?:map|desc|tma)_?|_?(?:tma_?map|tensor_?map|map|desc|tma)$", re.IGNORECASE
 )
 _INEXACT = re.compile(r"\b(?:__)?(?:exp2?f?|tanhf?|erff?|rsqrtf?|logf?|expf)\s*\(|ex2\.approx|tanh\.approx")
+_ROUGH = re.compile(r"\btanh\.approx\b|\bfast_tanh\b")
+_ROUGH_TERMS = 8192
+"""How much more than a step of a sum loses what `tanh.approx` may be wrong by, 2^-11 (PTX ISA 9.7.3.22)."""
 _LAST_AXIS = "blockIdx.z"
 _RELU = re.compile(r"fmaxf?\s*\([^;]*\b0(?:\.0?f?)?\s*\)|__hmax2?\w*\s*\(|max\.f16x2|relu", re.IGNORECASE)
 NO_SHAPE = "a guess with `reference`: its shape, too, is not known"
@@ -68,6 +72,7 @@ class CudaDraft:
         self.text = "\n".join(lexed(f.source).plain.decode("utf-8", "replace") for f in program.sources.files.values())
         self.code = "\n".join(f.source.decode("utf-8", "replace") for f in program.sources.files.values())
         self.body = kernel.text(kernel.body)
+        self.is_clipped = False
 
     def make(self) -> Draft:
         fields = self.draft.fields
@@ -335,44 +340,35 @@ class CudaDraft:
         shapes = {o.name: products[min(i, len(products) - 1)].shape for i, o in enumerate(outputs)}
         k = products[0].reduction
         count = len(outputs) if len(products) == len(outputs) else 1
-        epilogue = self._epilogue(products[0], inputs)
+        own = called_by(self.kernel, self.program.functions)
+        found = applied(own, self.code)
+        self.is_clipped = any(_RELU.search(f.text(f.body)) for f in own)
+        epilogue = self._epilogue(products[0], inputs, found)
+        whole = [found is None or found.is_whole(self._in_kernel.get(o.name, o.name)) for o in outputs]
+        each = [products[min(i, len(products) - 1)] for i in range(len(outputs))]
         results = []
-        for output, one in zip(outputs, products, strict=False):
-            text = epilogue.around(one.expression)
+        for output, one, is_whole in zip(outputs, each, whole, strict=True):
+            text = epilogue.around(one.expression, is_whole)
             if len(output.shape) == 2 and references.texts(output) == one.shape[::-1] != one.shape:
                 text = f"({text}).T"
             results.append(f"{output.name} + {text}" if output.role == "inout" else text)
         why = "a matrix product" + (" with its epilogue" if epilogue != Epilogue() else "")
-        if len(outputs) > count:
-            why += f"; what {', '.join(o.name for o in outputs[count:])} hold is not known"
+        open_ = [o.name for o, is_whole in zip(outputs[count:], whole[count:], strict=True) if is_whole]
+        if open_:
+            why += f"; what {', '.join(open_)} hold is not known"
         reference = results[0]
         if len(outputs) > 1:
-            named = {o.name: results[min(i, len(results) - 1)] for i, o in enumerate(outputs)}
+            named = {o.name: text for o, text in zip(outputs, results, strict=True)}
             reference = "{" + ", ".join(f"'{n}': {t}" for n, t in named.items()) + "}"
-        return Proposal(reference, k, why, shapes, exact=not _INEXACT.search(self.code))
+        rough = len(outputs) == 1 and found is not None and _ROUGH.search(self.code) is not None
+        magnitude = f"{_ROUGH_TERMS} * ({epilogue.magnitude(each[0].expression)})" if rough else None
+        return Proposal(reference, k, why, shapes, exact=not _INEXACT.search(self.code), magnitude=magnitude)
 
-    def _epilogue(self, product: Product, inputs: list[Tensor]) -> Epilogue:
-        found = Epilogue()
-        for name in self.constants:
-            if not re.search(r"eps", name):
-                found.factors.append(name)
-        for t in inputs:
-            if len(t.shape) == 1:
-                by_row = str(t.shape[0]) == product.rows
-                text = f"{t.name}[:, None]" if by_row else t.name
-                (found.factors if self._is_scale(t) else found.terms).append(text)
-            elif product.batch and references.texts(t)[:-1] == product.batch:
-                by_row = str(t.shape[-1]) == product.rows
-                text = f"{t.name}[..., None]" if by_row else f"{t.name}[..., None, :]"
-                (found.factors if self._is_scale(t) else found.terms).append(text)
-            elif references.texts(t) == product.shape and t.name not in product.expression:
-                found.terms.append(t.name)
-        found.relu = bool(_RELU.search(self.text))
+    def _epilogue(self, product: Product, inputs: list[Tensor], function: Applied | None) -> Epilogue:
+        found = references.epilogue(product, inputs, self._in_kernel, function)
+        found.first.factors[:0] = [name for name in self.constants if not re.search(r"eps", name)]
+        found.function = function.text if function is not None else "np.fmax({}, 0)" if self.is_clipped else ""
         return found
-
-    def _is_scale(self, t: Tensor) -> bool:
-        """Whether a vector is a factor, by its name on the host or in the kernel."""
-        return "scale" in f"{t.name} {self._in_kernel.get(t.name, '')}".lower()
 
     # --- Shapes
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from porter.scan.draft.tensors import Tensor
 
@@ -124,16 +126,64 @@ def attention(qkv: list[Tensor], outputs: list[Tensor], scale: str, causal: str,
 
 
 @dataclass
-class Epilogue:
-    """What becomes of a product: factors and terms by their names in NumPy, in the order of the parameters."""
+class Linear:
+    """Factors and terms by their names in NumPy, in the order of the parameters."""
 
     factors: list[str] = field(default_factory=list)
     terms: list[str] = field(default_factory=list)
-    relu: bool = False
 
     def around(self, expression: str) -> str:
         if self.factors:
             expression = " * ".join([*self.factors, f"({expression})"])
-        if self.terms:
-            expression = " + ".join([expression, *self.terms])
-        return f"np.fmax({expression}, 0)" if self.relu else expression
+        return " + ".join([expression, *self.terms])
+
+
+@dataclass
+class Epilogue:
+    """What becomes of a product: what it is multiplied with and added to `first`, a function of the sum with `{}` for
+    it, and what is done with that `then`."""
+
+    first: Linear = field(default_factory=Linear)
+    function: str = ""
+    then: Linear = field(default_factory=Linear)
+
+    def magnitude(self, expression: str) -> str:
+        """What errors of the function are relative to, of positive inputs: functions that are as steep as 1 at most."""
+        return self.then.around(f"({self.first.around(expression)})")
+
+    def around(self, expression: str, is_whole: bool = True) -> str:
+        """The expression of an output; `is_whole`: not of one that has the sum ahead of the function."""
+        expression = self.first.around(expression)
+        if not is_whole:
+            return expression
+        return self.then.around(self.function.format(expression) if self.function else expression)
+
+
+class Takes(Protocol):
+    """A function that sums go through."""
+
+    def is_of(self, name: str) -> bool | None: ...
+
+
+def epilogue(
+    product: Product, inputs: Iterable[Tensor], in_kernel: Mapping[str, str], function: Takes | None
+) -> Epilogue:
+    """What inputs that are no operands do to a product. `in_kernel`: what the kernel calls them."""
+    found = Epilogue()
+    for t in inputs:
+        # what is as large as the output is added to it, if nothing says that it goes into a function first
+        is_first = function is None or function.is_of(in_kernel.get(t.name, t.name))
+        side = found.first if is_first or (is_first is None and len(t.shape) == 1) else found.then
+        # whether a vector is a factor, by its name on the host or in the kernel
+        is_scale = "scale" in f"{t.name} {in_kernel.get(t.name, '')}".lower()
+        if len(t.shape) == 1:
+            by_row = str(t.shape[0]) == product.rows
+            text = f"{t.name}[:, None]" if by_row else t.name
+            (side.factors if is_scale else side.terms).append(text)
+        elif product.batch and texts(t)[:-1] == product.batch:
+            by_row = str(t.shape[-1]) == product.rows
+            text = f"{t.name}[..., None]" if by_row else f"{t.name}[..., None, :]"
+            (side.factors if is_scale else side.terms).append(text)
+        elif texts(t) == product.shape and t.name not in product.expression:
+            side.terms.append(t.name)
+    return found
