@@ -21,6 +21,7 @@ from porter.lang.text import EditGroup
 from porter.lang.trees import source_files
 from porter.model.dsl.names import Names
 from porter.model.dsl.reach import marked, mentions, uses_kernels
+from porter.passes.alike import Kinds, of_alike, ported_alike, shares
 from porter.passes.build_archs import several_architectures
 from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
 from porter.passes.build_kinds import kind_of
@@ -463,24 +464,100 @@ def port_each(
     jobs: int = 1,
     tell: Tell | None = None,
     keep_going: bool = False,
+    together: bool = True,
 ) -> list[PortedFile]:
     """The ports of files, agreed on the headers that they share, in `jobs` processes. `keep_going`: a file on which the
-    engine fails does not end the others."""
+    engine fails does not end the others. `together`: of files that differ in what they instantiate alone, one is
+    ported."""
     ask, options = options.ask, replace(options, ask=None)
     one = partial(_port_one, options=options, include_dirs=include_dirs, look=look, keep_going=keep_going)
-    done = spread(one, files, jobs, tell)
+    families = _families(files, options, include_dirs) if together else {}
+    done = _of_families(files, families, lambda these, told: spread(one, these, jobs, told), tell)
+    # two of a kind share what they include, as all of them do
+    two = {i for family in families.values() for i in family.members[1:]}
     cuda = {
         i: RootPort(f.sources, f.result, options)
         for i, f in enumerate(done)
-        if isinstance(f.sources, SourceSet) and isinstance(f.result, PortResult)
+        if i not in two and isinstance(f.sources, SourceSet) and isinstance(f.result, PortResult)
     }
-    agreed = port_together(list(cuda.values()), lambda wanted: spread(_port_again, wanted, jobs))
+    kinds = next((f.kinds for f in families.values()), None)
+
+    def again(wanted: Sequence[tuple[SourceSet, PortOptions]]) -> list[PortResult]:
+        return ported_alike(wanted, kinds, lambda these: spread(_port_again, these, jobs))
+
+    agreed = port_together(list(cuda.values()), again)
     for i, port in zip(cuda, agreed, strict=True):
         done[i] = replace(done[i], result=port.result)
+    for family in families.values():
+        for i in family.members[1:]:
+            made, sources = done[family.members[0]].result, done[i].sources
+            assert isinstance(made, PortResult)
+            assert isinstance(sources, SourceSet)
+            like = of_alike(made, sources, family.kinds)
+            if like is None:
+                return port_each(files, replace(options, ask=ask), include_dirs, look, jobs, None, keep_going, False)
+            done[i] = replace(done[i], result=like)
     if ask is not None and not options.select:
         with ThreadPoolExecutor(max_workers=jobs) as pool:
             list(pool.map(partial(_ask, options=options, ask=ask), done))
     return done
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Files that are alike: one is ported, and the `members`, by their numbers, have the same."""
+
+    kinds: Kinds
+    members: list[int]
+    sources: dict[int, SourceSet]
+
+
+def _families(files: Sequence[Path], options: PortOptions, include_dirs: Sequence[Path]) -> dict[int, _Family]:
+    """The files that are alike, by the number of the first."""
+    if len(files) < 2 or not shares(options):
+        return {}
+    kinds = Kinds(options.rule_directories)
+    first: dict[object, int] = {}
+    families: dict[int, _Family] = {}
+    for i, path in enumerate(files):
+        if is_python(path) or is_header(path):
+            continue
+        try:
+            sources = load_sources(path, include_dirs)
+            kind = kinds.of(sources)
+        except PorterError:
+            continue
+        if kind is not None and first.setdefault(kind, i) != i:
+            family = families.setdefault(first[kind], _Family(kinds, [], {}))
+            family.members.append(i)
+            family.sources[i] = sources
+    return families
+
+
+def _of_families(
+    files: Sequence[Path],
+    families: dict[int, _Family],
+    port: Callable[[Sequence[Path], Tell | None], list[PortedFile]],
+    tell: Tell | None,
+) -> list[PortedFile]:
+    """The ports of all files. A family whose port names the file that it is of is ported file by file, and is none."""
+    like = {i: first for first, family in families.items() for i in family.members}
+    own = [i for i in range(len(files)) if i not in like]
+    total = len(files)
+    done = dict(zip(own, port([files[i] for i in own], tell and (lambda n, _: tell(n, total))), strict=True))
+    alone = []
+    for i, first in like.items():
+        made, sources = done[first].result, families[first].sources[i]
+        result = of_alike(made, sources, families[first].kinds) if isinstance(made, PortResult) else None
+        if result is None:
+            alone.append(i)
+        else:
+            done[i] = PortedFile(files[i], sources, result)
+    for first in {like[i] for i in alone}:
+        del families[first]
+    for i, file in zip(alone, port([files[i] for i in alone], None) if alone else [], strict=True):
+        done[i] = file
+    return [done[i] for i in range(total)]
 
 
 def _ask(file: PortedFile, options: PortOptions, ask: Ask) -> None:
