@@ -31,12 +31,9 @@ _COMPARED = re.compile(rb"\b(?:is_same(?:_v)?|conditional(?:_t)?)\s*<[^;{}()]*?>
 _OF_A_TEMPLATE = frozenset({b"<", b">", b",", b"::"})
 _IN_A_CALL = frozenset({b"(", b")", b"{", b"}", b";", b"&", b"*"}) | _OF_A_TEMPLATE
 _FOREIGN = frozenset(
-    {
-        b"__global__", b"__device__", b"__host__", b"asm", b"class", b"struct", b"union", b"enum", b"using", b"namespace",
-        b"extern", b"operator", b"if", b"for", b"while", b"switch", b"new", b"sizeof", b"decltype", b"friend", b"concept",
-        b"requires", b"typedef", b"goto", b"do", b"try", b"throw",
-    }
-)  # fmt: skip
+    b"__global__ __device__ __host__ asm class struct union enum using namespace extern operator if for while switch "
+    b"new sizeof decltype friend concept requires typedef goto do try throw".split()
+)
 
 
 Said = tuple[tuple[str, tuple[str, ...]], ...]
