@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
+from porter.build.cache import Cache
 from porter.build.port_plan import PortPlan
 from porter.build.trust import is_granted
 from porter.cli.context import Session, current
@@ -129,6 +130,7 @@ def port_options(session: Session) -> PortOptions:
         boxes=partial(boxes_of, tuple(map(str, session.rules))) if session.style in (FULL_RATE, NATIVE) else None,
         types=partial(types_of, GateOptions(toolkit=session.toolkit)) if session.style not in (None, COMPAT) else None,
         traces=traces_in(session),
+        store=Cache.default(),
     )
     return _if_selected(session, options)
 

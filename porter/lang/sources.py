@@ -204,7 +204,8 @@ class _Collector:
         if real in self._keys:
             return self._keys[real]
         key = tidy(path).as_posix()
-        source = read_source(path)
+        # sets of one header hold its bytes once
+        source = lexed(read_source(path)).source
         self._keys[real] = key
         self.sources[key] = source
         for name, quoted, where in lexed(source).includes():

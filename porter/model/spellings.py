@@ -83,6 +83,9 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
 )
 """What a word may be said to be."""
 
+OF_WORDS = frozenset({"conversion", "lookup", "namespace_of_types", "python_keeps", "to_text"})
+"""What only whole words are asked for, never parts of a text."""
+
 
 @dataclass(frozen=True)
 class Spelling:
@@ -110,12 +113,15 @@ class Spellings:
 
     def stand_in(self, of: str, text: str) -> bool:
         """Whether there is one in a text."""
+        assert of not in OF_WORDS
         return any(p.search(text) is not None for p in self._patterns.get(of, ()))
 
     def matches(self, of: str, text: str) -> list[re.Match[str]]:
         """Each of them in a text, with the groups that the rule gives names."""
+        assert of not in OF_WORDS
         return sorted((m for p in self._patterns.get(of, ()) for m in p.finditer(text)), key=lambda m: m.start())
 
     def places(self, of: str, text: str) -> list[tuple[int, int]]:
         """Where each of them begins and ends in a text."""
+        assert of not in OF_WORDS
         return sorted(m.span() for p in self._patterns.get(of, ()) for m in p.finditer(text))

@@ -42,6 +42,7 @@ from porter.passes.partial import RULE as GUARD_RULE
 from porter.passes.partial import LeftKernel, has_stopped, in_both_forms, left_whole, remainder
 from porter.passes.plan import KernelPlan
 from porter.passes.replacements import replacement_groups
+from porter.passes.store import Store
 from porter.passes.store_ready import Unready, stores_made_ready
 from porter.passes.targets import lacks, named, retargeted
 from porter.passes.widening import Widened, not_ported, not_widened, widened
@@ -69,9 +70,9 @@ class PortOptions:
     host code launches kernels with, for steps that change it; `boxes`: what it says of tensor maps. `chosen`: steps
     that are taken only where they are chosen, as (root, step). `ending`: kernels whose blocks may end before others of
     their cluster are done with them, by file and name; `unready`: bulk stores that lack a barrier, as `store_ready` has
-    them. `ask`: the preprocessor, of which conditions on the chip are asked that no rule knows. `types`: kernels with a
-    TiledMMA are in SM100's own words where that can be, but in the roots `half_rate`; it asks the compiler for
-    types."""
+    them. `beside`: build files beside a root are ported with it. `ask`: the preprocessor, of which conditions on the
+    chip are asked that no rule knows. `types`: kernels with a TiledMMA are in SM100's own words where that can be, but
+    in the roots `half_rate`; it asks the compiler for types. `store`: where ports of trees are kept."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -94,8 +95,10 @@ class PortOptions:
     chosen: frozenset[tuple[str, str]] = frozenset()
     ending: frozenset[tuple[str, str]] = frozenset()
     unready: Unready = frozenset()
+    beside: bool = True
     ask: Ask | None = field(default=None, compare=False)
     types: AskTypes | None = field(default=None, compare=False)
+    store: Store | None = field(default=None, compare=False)
     traces: Traces | None = field(default=None, compare=False)
     """Asked for ports of CuTe DSL in Blackwell's own words, but for the roots `half_rate`."""
 
@@ -288,7 +291,7 @@ def _port_text(sources: SourceSet, options: PortOptions) -> PortResult:
         result.plans = ported_kernels.plans
         if any(g.rule == HELPERS_RULE for g in planned.groups):
             result.files |= {p: named(t, options.target) for p, t in ported_kernels.added.items()}
-        built = _built_beside(sources, options, rules, selection)
+        built = _built_beside(sources, options, rules, selection) if options.beside else BuildFiles()
         result.build_files, result.groups = built.files, groups + built.groups
     return result
 

@@ -21,6 +21,7 @@ from porter.lang.text import EditGroup
 from porter.lang.trees import source_files
 from porter.model.dsl.names import Names
 from porter.model.dsl.reach import marked, mentions, uses_kernels
+from porter.passes.alike import Kinds, of_alike, ported_alike, shares
 from porter.passes.build_archs import several_architectures
 from porter.passes.build_files import build_files_below, build_files_beside, port_build_files
 from porter.passes.build_kinds import kind_of
@@ -29,8 +30,10 @@ from porter.passes.chip_text import Ask, PortOfRoot, check_chip_text
 from porter.passes.dsl.port import DslPortResult, DslSources, port_python
 from porter.passes.embedded import EmbeddedPortResult, EmbeddingFile, port_cuda_file, port_python_strings
 from porter.passes.joint import RootPort, port_together
+from porter.passes.kept import kept_port, rule_texts
 from porter.passes.partial import LeftKernel
 from porter.passes.port import PortOptions, PortResult, port_beside
+from porter.passes.store import Store, kept
 from porter.passes.store_ready import Unready
 from porter.rules.engine import Selection
 from porter.rules.load import load_rules, names_of, own_names
@@ -234,7 +237,12 @@ def sharing_modules(roots: Sequence[PortedRoot], these: AbstractSet[str]) -> set
     return met - these
 
 
-def roots(paths: Iterable[Path], rule_directories: Sequence[str] = (), include_dirs: Sequence[Path] = ()) -> list[Path]:
+def roots(
+    paths: Iterable[Path],
+    rule_directories: Sequence[str] = (),
+    include_dirs: Sequence[Path] = (),
+    store: Store | None = None,
+) -> list[Path]:
     """The files to port: named ones, and in directories those that are no headers (headers follow from them), with
     headers of device code that none of these leads to."""
     found: list[Path] = []
@@ -242,7 +250,7 @@ def roots(paths: Iterable[Path], rule_directories: Sequence[str] = (), include_d
     for path in paths:
         files = source_files(path)
         if path.is_dir():
-            files = [f for f in files if not is_python(f) or _has_kernel(f, names) or _has_source(f)]
+            files = [f for f in files if not is_python(f) or _is_for_porter(f, names, rule_directories, store)]
             compiled = [f for f in files if not is_header(f)]
             files = [*compiled, *_headers_alone(files, compiled, include_dirs)] if compiled else files
         found += files
@@ -266,6 +274,16 @@ def _has_device_code(path: Path) -> bool:
         return _DEVICE_CODE.search(read_source(path)) is not None
     except PorterError:
         return False
+
+
+def _is_for_porter(path: Path, names: Names, rule_directories: Sequence[str], store: Store | None) -> bool:
+    """Whether a Python file holds kernels, or CUDA source."""
+    try:
+        text = read_source(path)
+    except PorterError:
+        return False
+    parts = ("python", text, *rule_texts(rule_directories))
+    return kept(store, parts, lambda: _has_kernel(path, names) or _has_source(path))
 
 
 def _has_kernel(path: Path, names: Names) -> bool:
@@ -322,9 +340,10 @@ def port_paths(
     files = _build_files(given, options)
     several = several_architectures(files | _builds_above(given, look)) if options.keep_hopper is None else None
     wanted = replace(options, keep_hopper=options.keep_hopper or several is not None)
-    found = roots(given, options.rule_directories, include_dirs)
+    found = roots(given, options.rule_directories, include_dirs, options.store)
     ending, unready = latent(found) if latent is not None else (frozenset(), frozenset())
-    wanted = replace(wanted, ending=ending, unready=unready)
+    # build files are ported once, with all that lies around them
+    wanted = replace(wanted, ending=ending, unready=unready, beside=False)
     named = frozenset(str(p) for p in given)
     try:
         ported = _port_files(found, wanted, include_dirs, look, jobs, tell, named, several is not None)
@@ -332,7 +351,7 @@ def port_paths(
         if error.diagnostic.code is not Code.NOT_FOR_BOTH_CHIPS or several is None:
             raise
         # nobody asked for what CuTe DSL cannot have
-        several, wanted = None, replace(options, keep_hopper=False)
+        several, wanted = None, replace(options, keep_hopper=False, beside=False)
         ported = _port_files(found, wanted, include_dirs, look, jobs, tell, named)
     if ported.changed_roots:
         _port_build_files(ported, files, wanted)
@@ -368,7 +387,10 @@ def _builds_above(paths: Iterable[Path], look: Look) -> dict[str, bytes]:
 def _port_build_files(ported: Ported, files: Mapping[str, bytes], options: PortOptions) -> None:
     rules, selection = load_rules(options.rule_directories), Selection(options.select or None, options.ignore)
     own = {path: source for path, source in files.items() if path not in ported.old}
-    built = port_build_files(own, rules, selection, bool(options.keep_hopper), options.target)
+    parts = ("build files", sorted(own.items()), options.select, options.ignore, bool(options.keep_hopper),
+             options.target, *rule_texts(options.rule_directories))  # fmt: skip
+    make = partial(port_build_files, own, rules, selection, bool(options.keep_hopper), options.target)
+    built = kept(options.store, parts, make)
     ported.old |= {path: own[path] for path in built.files}
     ported.new |= built.files
     ported.groups += built.groups
@@ -387,7 +409,7 @@ def port_root(
     """
     if not is_python(root):
         sources = load_sources(root, include_dirs)
-        return sources, port_cuda_file(sources, options)
+        return sources, kept_port(sources, options, port_cuda_file)
     names = names_of(load_rules(options.rule_directories))
     if not marked(root, names, "kernel") and (strings := port_python_strings(root, options)) is not None:
         return strings.sources, strings
@@ -463,24 +485,101 @@ def port_each(
     jobs: int = 1,
     tell: Tell | None = None,
     keep_going: bool = False,
+    together: bool = True,
 ) -> list[PortedFile]:
     """The ports of files, agreed on the headers that they share, in `jobs` processes. `keep_going`: a file on which the
-    engine fails does not end the others."""
-    ask, options = options.ask, replace(options, ask=None)
+    engine fails does not end the others. `together`: of files that differ in what they instantiate alone, one is
+    ported."""
+    # one file is ported sooner than it is looked up
+    ask, options = options.ask, replace(options, ask=None, store=options.store if len(files) > 1 else None)
     one = partial(_port_one, options=options, include_dirs=include_dirs, look=look, keep_going=keep_going)
-    done = spread(one, files, jobs, tell)
+    families = _families(files, options, include_dirs) if together else {}
+    done = _of_families(files, families, lambda these, told: spread(one, these, jobs, told), tell)
+    # two of a kind share what they include, as all of them do
+    two = {i for family in families.values() for i in family.members[1:]}
     cuda = {
         i: RootPort(f.sources, f.result, options)
         for i, f in enumerate(done)
-        if isinstance(f.sources, SourceSet) and isinstance(f.result, PortResult)
+        if i not in two and isinstance(f.sources, SourceSet) and isinstance(f.result, PortResult)
     }
-    agreed = port_together(list(cuda.values()), lambda wanted: spread(_port_again, wanted, jobs))
+    kinds = next((f.kinds for f in families.values()), None)
+
+    def again(wanted: Sequence[tuple[SourceSet, PortOptions]]) -> list[PortResult]:
+        return ported_alike(wanted, kinds, lambda these: spread(_port_again, these, jobs))
+
+    agreed = port_together(list(cuda.values()), again)
     for i, port in zip(cuda, agreed, strict=True):
         done[i] = replace(done[i], result=port.result)
+    for family in families.values():
+        for i in family.members[1:]:
+            made, sources = done[family.members[0]].result, done[i].sources
+            assert isinstance(made, PortResult)
+            assert isinstance(sources, SourceSet)
+            like = of_alike(made, sources, family.kinds)
+            if like is None:
+                return port_each(files, replace(options, ask=ask), include_dirs, look, jobs, None, keep_going, False)
+            done[i] = replace(done[i], result=like)
     if ask is not None and not options.select:
         with ThreadPoolExecutor(max_workers=jobs) as pool:
             list(pool.map(partial(_ask, options=options, ask=ask), done))
     return done
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Files that are alike: one is ported, and the `members`, by their numbers, have the same."""
+
+    kinds: Kinds
+    members: list[int]
+    sources: dict[int, SourceSet]
+
+
+def _families(files: Sequence[Path], options: PortOptions, include_dirs: Sequence[Path]) -> dict[int, _Family]:
+    """The files that are alike, by the number of the first."""
+    if len(files) < 2 or not shares(options):
+        return {}
+    kinds = Kinds(options.rule_directories)
+    first: dict[object, int] = {}
+    families: dict[int, _Family] = {}
+    for i, path in enumerate(files):
+        if is_python(path) or is_header(path):
+            continue
+        try:
+            sources = load_sources(path, include_dirs)
+            kind = kinds.of(sources)
+        except PorterError:
+            continue
+        if kind is not None and first.setdefault(kind, i) != i:
+            family = families.setdefault(first[kind], _Family(kinds, [], {}))
+            family.members.append(i)
+            family.sources[i] = sources
+    return families
+
+
+def _of_families(
+    files: Sequence[Path],
+    families: dict[int, _Family],
+    port: Callable[[Sequence[Path], Tell | None], list[PortedFile]],
+    tell: Tell | None,
+) -> list[PortedFile]:
+    """The ports of all files. A family whose port names the file that it is of is ported file by file, and is none."""
+    like = {i: first for first, family in families.items() for i in family.members}
+    own = [i for i in range(len(files)) if i not in like]
+    total = len(files)
+    done = dict(zip(own, port([files[i] for i in own], tell and (lambda n, _: tell(n, total))), strict=True))
+    alone = []
+    for i, first in like.items():
+        made, sources = done[first].result, families[first].sources[i]
+        result = of_alike(made, sources, families[first].kinds) if isinstance(made, PortResult) else None
+        if result is None:
+            alone.append(i)
+        else:
+            done[i] = PortedFile(files[i], sources, result)
+    for first in {like[i] for i in alone}:
+        del families[first]
+    for i, file in zip(alone, port([files[i] for i in alone], None) if alone else [], strict=True):
+        done[i] = file
+    return [done[i] for i in range(total)]
 
 
 def _ask(file: PortedFile, options: PortOptions, ask: Ask) -> None:
@@ -515,7 +614,7 @@ def _port_one(
 
 
 def _port_again(wanted: tuple[SourceSet, PortOptions]) -> PortResult:
-    return port_cuda_file(*wanted)
+    return kept_port(*wanted, port_cuda_file)
 
 
 _Done = tuple[Path, Sources, Result]
