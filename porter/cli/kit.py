@@ -99,7 +99,8 @@ def _runs(
             tell(case.name)
         for chosen in read_sizes(sizes, case):
             names = list(families) or _usual(case)
-            found, said = kit_runs(case, chosen, names, seed, builder, partial(_port_for, session), lowerer, further)
+            found, said = kit_runs(case, chosen, names, seed, builder, partial(_port_for, session), lowerer, further,
+                                   target)  # fmt: skip
             runs += found
             notes += [d for d in said if d not in notes]
     return runs, notes

@@ -331,6 +331,13 @@ KIT_CASE = error(
     "A kit's launches are made anew on another machine, by a launcher that knows tiled tensor maps.",
     "Give another case; a captured one is verified with --backend gpu, where Porter is installed.",
 )
+KIT_WITHOUT_CHIP = note(
+    "PT5073",
+    "the kit has no port of {case} for {target}: {why}",
+    "A kit holds ports for the chips that Porter knows, where they have what the kernel needs; there it "
+    "runs what is for them.",
+    "Nothing, unless the kernel is to run on that chip: then `porter port --to` says what is missing.",
+)
 KIT_LAUNCHER = error(
     "PT5057",
     ExitCode.BUILD_FAILED,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -299,3 +300,21 @@ def launched(folder: Path, outputs: Path, **environment: str) -> subprocess.Comp
     clean = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(folder), "STUB_OUTPUTS": str(outputs), **environment}
     script = [str(folder / "kit" / "run.sh"), str(folder / "record.txt")]
     return subprocess.run(script, env=clean, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.external
+@pytest.mark.parametrize(("words", "exit_code"), [((), 0), (("--to", "sm_103a"), 3)])
+def test_a_chip_that_lacks_what_a_kernel_needs_is_passed_over(
+    words: tuple[str, ...], exit_code: int, tmp_path: Path
+) -> None:
+    """MMAs of 8-bit integers are none of sm_103a's (PTX ISA 9.7.16): a note, but where that chip is asked for."""
+    path = tmp_path / "kit.tar"
+    bare = ("--no-probes", "--no-timing", "--families", "integers")
+    done = CliRunner().invoke(
+        main, ["--format", "json", "kit", str(CORPUS / "gemm_int8"), *bare, *words, "-o", str(path)]
+    )
+    assert done.exit_code == exit_code, done.output
+    body = json.loads(done.stdout)
+    assert {run["label"].rpartition(" ")[2] for run in body["runs"]} >= {"original"}
+    assert [d["id"] for d in body["diagnostics"] if d["severity"] != "note"] == (["PT5028", "PT2061"] if words else [])
+    assert ("PT5073" in {d["id"] for d in body["diagnostics"]}) is not bool(words)

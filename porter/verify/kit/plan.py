@@ -115,9 +115,11 @@ def kit_runs(
     port_of: PortFor,
     lowerer: Lowerer | None = None,
     further: Sequence[str] = NEXT,
+    asked: str = PORT_ARCH,
 ) -> tuple[list[KitRun], list[Diagnostic]]:
     """The runs of a case: the original, the port, ports for `further` chips, of which the simulator runs the code for
-    sm_100a in their place, and with a `lowerer` the port as a Hopper GPU can run it, none of them assembled.
+    sm_100a in their place; of a chip that lacks what the kernel needs, where it is not the one that is `asked` for, a
+    note says so. With a `lowerer` the port as a Hopper GPU can run it, none of them assembled.
     Diagnostics say why a port is missing.
 
     Raises:
@@ -137,7 +139,7 @@ def kit_runs(
         for target in further if case.dsl is None else ():
             other, said = port_of(case, target)
             if other is None:
-                missing += said
+                missing += said if target == asked else _passed_over(case, target, said)
             else:
                 programs.append(_compiled(problem, other, f"{FOR_CHIP}{target}", target, builder)[0])
         if lowerer is not None:
@@ -153,6 +155,15 @@ def kit_runs(
                        kernel.bound(bound), kernel, launch, images, model=None if kernel is original else port)
             )  # fmt: skip
     return found, notes if plan is None else missing
+
+
+def _passed_over(case: Case, target: str, said: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """What is said of a chip that nobody asked for."""
+    lacks = next((d for d in said if d.code is Code.TARGET_LACKS), None)
+    if lacks is None:
+        return list(said)
+    values = {"case": case.name, "target": target, "why": str(lacks.values["why"])}
+    return [Diagnostic(Code.KIT_WITHOUT_CHIP, lacks.where, values)]
 
 
 def _compiled(
