@@ -117,3 +117,22 @@ def test_the_command_takes_macros(tmp_path: Path) -> None:
     assert "PT7004" not in said()
     (tmp_path / "pyproject.toml").write_text('[tool.porter]\ndefines = ["X"]\n')
     assert "PT7004" in said("--config", str(tmp_path / "pyproject.toml"))
+
+
+FENCE = 'asm volatile("tcgen05.fence::after_thread_sync;");'
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        ("__device__ void g() { f(); }\n", True),
+        ("__device__ void h() { f(); }\n__device__ void g() { h(); }\n", True),
+        ("template <int N> __device__ void h() { f(); }\n__device__ void g() { h<2>(); }\n", True),
+        ("__device__ void g() {\n#if defined(__CUDA_ARCH_FEAT_SM100_ALL)\n f();\n#endif\n}\n", False),
+        ("__device__ void h() { f(); }\n__device__ void g() {}\n", False),
+    ],
+)
+def test_functions_that_call_functions_made_of_tcgen05(tmp_path: Path, between: str, found: bool) -> None:
+    helper = f"__device__ void f() {{ {FENCE} }}\n"
+    caller = "__global__ void k() {\n#if __CUDA_ARCH__ >= 1000\n g();\n#endif\n}\n"
+    assert ("SM100_ADMITS_HOPPER" in codes(tmp_path, helper + between + caller)) == found

@@ -14,7 +14,7 @@ from porter.lang.lexical import lexed
 from porter.lang.sources import CUDA_ENDINGS, SourceSet, is_python, load_sources, read_source
 from porter.lang.text import LineIndex
 from porter.passes.sm100.conditions import Macros
-from porter.passes.sm100.cuda import Checked, cuda_findings, learn_tcgen05
+from porter.passes.sm100.cuda import Checked, cuda_findings, learn_callers, learn_tcgen05
 from porter.passes.sm100.instructions import ptx_findings
 from porter.passes.sm100.issue import learn_issuers, uncounted
 from porter.passes.sm100.python import python_findings
@@ -78,6 +78,7 @@ def _cuda(
     for checked in files:
         own.learn(checked.file, checked.statements, checked.of("wait"))
         learn_tcgen05(checked, own)
+    learn_callers(files, own)
     texts = [(checked.file, checked.statements) for checked in files]
     learn_issuers(texts, own)
     found = [d for checked in files for d in cuda_findings(checked, own, asserts)]

@@ -127,6 +127,19 @@ def learn_tcgen05(checked: Checked, own: Own) -> None:
             own.of_tcgen05.add(name)
 
 
+def learn_callers(files: Sequence[Checked], own: Own) -> None:
+    """Functions that call such functions, likewise."""
+    while True:
+        known = set(own.of_tcgen05)
+        for checked in files:
+            for where, _ in calls_of(checked.file, known):
+                name, _ = named(checked.file, function_at(checked.file, where))
+                if name and not any(map(checked.conditions.about_arch, checked.conditions.around(where.start))):
+                    own.of_tcgen05.add(name)
+        if own.of_tcgen05 == known:
+            return
+
+
 def cuda_findings(checked: Checked, own: Own, asserts: bool | None) -> list[Diagnostic]:
     """Everything that is found in one file. `own`: what functions of the sources do. `asserts`: whether the build keeps
     assertions, None if nothing says so."""
