@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST = 40
 """Words of a sentence."""
 STILL = {
-    "CONTRIBUTING": 1, "benchmarks": 6, "cute_cpp": 1, "cute_dsl": 8, "diagnostics": 4, "equality": 23, "faq":
-    1, "full_rate": 29, "gpu": 5, "grade": 4, "hazards": 8, "idiomatic": 8, "launches": 1, "mutation": 4,
-    "projects": 3, "proving": 16, "rules": 10, "rulings": 9, "simulator": 1,
+    "CONTRIBUTING": 1, "benchmarks": 6, "cute_dsl": 8, "diagnostics": 4, "equality": 23, "faq": 1, "full_rate":
+    15, "gpu": 5, "grade": 4, "hazards": 8, "idiomatic": 8, "launches": 1, "mutation": 4, "projects": 3,
+    "proving": 16, "rules": 10, "rulings": 9, "simulator": 1,
 }  # fmt: skip
 """Pages with longer ones, and how many there are at most. A page that is not here has none; no number grows."""
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
