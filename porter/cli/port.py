@@ -76,8 +76,7 @@ def port(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, processes(jobs, paths),
         storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
-    held = "" if compiles else UNCOMPILED
-    proves = prove_seconds if compiles else 0
+    held, proves = ("", prove_seconds) if compiles else (UNCOMPILED, 0)
     ported = port_in_style(session, make, held, seconds, options, proves)
     _added(session, ported, marks)
     if apply and not allow_dirty:
