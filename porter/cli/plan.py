@@ -15,6 +15,7 @@ from porter.cli.candidates import candidates
 from porter.cli.candidates import text as text_of_candidates
 from porter.cli.context import Session, command
 from porter.cli.inputs import processes, require_directories
+from porter.cli.nearby import looked_in
 from porter.cli.porting import asking, look, port_options
 from porter.diagnostics import Code, Diagnostic, ExitCode, worst_exit
 from porter.passes.dsl.port import DslPortResult
@@ -46,11 +47,12 @@ def plan(
     jobs: int | None,
 ) -> ExitCode:  # fmt: skip
     require_directories("-I", include_dirs)
+    include_dirs, nearby = looked_in(paths, include_dirs)
     options = asking(session, port_options(session))
     plans: list[KernelPlan] = []
     left: list[LeftKernel] = []
     summaries: list[KernelSummary] = []
-    diagnostics: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = list(nearby)
     code = ExitCode.OK
     python: list[tuple[str, DslPortResult]] = []
     facts: list[KernelPipeline] = []
@@ -72,7 +74,7 @@ def plan(
         diagnostics += [d for d in includes_first(_said(session, root, result)) if d not in diagnostics]
         left += [k for k in getattr(result, "left", ()) if k not in left]
         code = worst_exit([code, ExitCode(result.exit_code)])
-    if not (plans or left or python or summaries or diagnostics or facts or native):
+    if not (plans or left or python or summaries or diagnostics != nearby or facts or native):
         diagnostics += [Diagnostic(Code.NOTHING_TO_PORT, None, {"path": str(path)}) for path in paths]
     attempts, said = candidates(session, paths, include_dirs) if steps else ([], [])
     diagnostics += [d for d in said if d not in diagnostics]

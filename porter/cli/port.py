@@ -24,6 +24,7 @@ from porter.cli.includers import compared_includers
 from porter.cli.inputs import processes, require_directories
 from porter.cli.making import UNCOMPILED, port_in_style
 from porter.cli.mending import mend
+from porter.cli.nearby import looked_in
 from porter.cli.options import split_list
 from porter.cli.placing import ASTRAY, Placed, how_to_compile, placed
 from porter.cli.porting import plan_in, port_paths, unasked
@@ -69,13 +70,13 @@ def port(
     prove_seconds: float,
 ) -> ExitCode:
     _require_options(output, apply, check, allow_dirty, whole, include_dirs)
+    include_dirs, nearby = looked_in(paths, include_dirs)
     options = GateOptions(include_dirs, defines, flags, session.toolkit, jobs, session.target, named, instantiate)
     make = partial(
         port_paths, paths, include_dirs, split_list(select), split_list(ignore), inline, processes(jobs, paths),
         storage=storage, gate=options, compiles=compiles, ask=partial(preprocessed, options) if compiles else unasked,
     )  # fmt: skip
-    held = "" if compiles else UNCOMPILED
-    proves = prove_seconds if compiles else 0
+    held, proves = ("", prove_seconds) if compiles else (UNCOMPILED, 0)
     ported = port_in_style(session, make, held, seconds, options, proves)
     _added(session, ported, marks)
     if apply and not allow_dirty:
@@ -87,7 +88,7 @@ def port(
     hazards = wrong_in(compared)
     refused = gate_exit(gated) is not ExitCode.OK or bool(hazards)
     graded = _grade(session, ported) if grades and not refused else []
-    diagnostics = [*ported.diagnostics, *ported.left_over, *unproved(gated, compared), *hazards]
+    diagnostics = [*nearby, *ported.diagnostics, *ported.left_over, *unproved(gated, compared), *hazards]
     # with lines of the originals, which --apply replaces
     session.report(diagnostics if session.verbosity > 0 else _brief(diagnostics))
     written = [] if refused else _write(ported, output, apply, port)

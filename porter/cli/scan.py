@@ -16,6 +16,7 @@ from rich.text import Text
 
 from porter.cli.context import Session, command
 from porter.cli.inputs import processes, require_directories
+from porter.cli.nearby import looked_in
 from porter.cli.porting import look, port_options
 from porter.diagnostics import Code, ExitCode, PorterError
 from porter.report import json as report_json
@@ -47,11 +48,13 @@ def scan(
         raise PorterError(Code.BAD_OPTION, option="--csv, --format json", problem="choose one")
     count = processes(jobs, paths)
     require_directories("-I", include_dirs)
+    include_dirs, nearby = looked_in(paths, include_dirs)
     options = port_options(session)
     with session.counting() as tell:
         found = take_inventory(
             paths, jobs=count, effort=not no_effort, include_dirs=include_dirs, options=options, look=look, tell=tell
         )
+    session.report(nearby)
     session.report(found.headers_not_found if session.verbosity > 0 else found.headers_not_found[:_HEADERS_SHOWN])
     session.report(found.diagnostics)
     if as_csv:

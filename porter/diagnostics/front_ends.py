@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from porter.diagnostics.types import ExitCode, error, warning
+from porter.diagnostics.types import ExitCode, error, note, warning
 
 UNREADABLE_SOURCE = error(
     "PT1001",
@@ -79,4 +79,18 @@ MODULE_NOT_READ = error(
     "A kernel for Hopper may stand in what was not found; without it nothing can be said about the file.",
     "Pass the modules' directories with -I (each is named with its place above). If they hold no kernels, nothing "
     "needs to be done.",
+)
+INCLUDE_DIRECTORY_TAKEN = note(
+    "PT1010",
+    "`-I {directory}` is taken: {name} is found there, and in no other directory of what was given",
+    "The file includes a header of its own project that is neither next to it nor in a directory of -I, and no build "
+    "file says where it is. Of the directories that a build would name, only one has it.",
+    "Pass -I with another directory if this is not the one, or the same to be rid of the note.",
+)
+EMPTY_SUBMODULE = warning(
+    "PT1011",
+    "the submodule {path} is empty; `git submodule update --init {path}` fills it",
+    "The project builds with what lies there in a complete clone. Headers of it are not read, and a port that needs "
+    "them does not compile.",
+    "Run that in the repository, and port again.",
 )
