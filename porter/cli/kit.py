@@ -98,8 +98,8 @@ def _runs(
         if tell is not None:
             tell(case.name)
         for chosen in read_sizes(sizes, case):
-            names = list(families) or _usual(case)
-            found, said = kit_runs(case, chosen, names, seed, builder, partial(_port_for, session), lowerer, further)
+            names, port_for = list(families) or _usual(case), partial(_port_for, session)
+            found, said = kit_runs(case, chosen, names, seed, builder, port_for, lowerer, further, target)
             runs += found
             notes += [d for d in said if d not in notes]
     return runs, notes

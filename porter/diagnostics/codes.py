@@ -258,6 +258,7 @@ class Code(Enum):
     RECORD_MISSING = verification.RECORD_MISSING
     KIT_RUN = verification.KIT_RUN
     KIT_CASE = verification.KIT_CASE
+    KIT_CHIP_LEFT = verification.KIT_CHIP_LEFT
     KIT_LAUNCHER = verification.KIT_LAUNCHER
     NO_PTX_IN_FILE = verification.NO_PTX_IN_FILE
     LAUNCH_DIFFERS = verification.LAUNCH_DIFFERS

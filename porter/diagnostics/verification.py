@@ -331,6 +331,14 @@ KIT_CASE = error(
     "A kit's launches are made anew on another machine, by a launcher that knows tiled tensor maps.",
     "Give another case; a captured one is verified with --backend gpu, where Porter is installed.",
 )
+KIT_CHIP_LEFT = note(
+    "PT5073",
+    "the kit has no port of {kernel} for {chip}: {why}",
+    "Every kit also has ports for chips that nobody asked for, so that whoever has one can run it. Chips with tcgen05 "
+    "differ in a few instructions.",
+    "Nothing is to be done: runs for other chips are packed. Where it is asked for, as with `--to sm_103a`, a chip "
+    "that lacks instructions is an error.",
+)
 KIT_LAUNCHER = error(
     "PT5057",
     ExitCode.BUILD_FAILED,

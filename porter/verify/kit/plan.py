@@ -115,19 +115,19 @@ def kit_runs(
     port_of: PortFor,
     lowerer: Lowerer | None = None,
     further: Sequence[str] = NEXT,
+    asked: str = PORT_ARCH,
 ) -> tuple[list[KitRun], list[Diagnostic]]:
     """The runs of a case: the original, the port, ports for `further` chips, of which the simulator runs the code for
     sm_100a in their place, and with a `lowerer` the port as a Hopper GPU can run it, none of them assembled.
-    Diagnostics say why a port is missing.
+    Diagnostics say why a port is missing; that a chip lacks instructions matters where it is the one `asked` for.
 
     Raises:
         PorterError: what binding, porting and compiling raise; KIT_CASE for a case that no kit can hold.
     """
     problem = bind(case, sizes)
     _require_plain(problem)
-    original = builder.build(problem, case.kernel, ORIGINAL_ARCH)
+    original, missing = builder.build(problem, case.kernel, ORIGINAL_ARCH), list[Diagnostic]()
     port: BuiltKernel | None = None
-    missing: list[Diagnostic] = []
     plan, notes = port_of(case, PORT_ARCH)
     own = kernel_digest(case)
     programs = [("original", CAPABILITY[ORIGINAL_ARCH], original, problem, launch_of(problem, original), own)]
@@ -137,7 +137,7 @@ def kit_runs(
         for target in further if case.dsl is None else ():
             other, said = port_of(case, target)
             if other is None:
-                missing += said
+                missing += said if target == asked else _unasked(case, target, said)
             else:
                 programs.append(_compiled(problem, other, f"{FOR_CHIP}{target}", target, builder)[0])
         if lowerer is not None:
@@ -153,6 +153,13 @@ def kit_runs(
                        kernel.bound(bound), kernel, launch, images, model=None if kernel is original else port)
             )  # fmt: skip
     return found, notes if plan is None else missing
+
+
+def _unasked(case: Case, chip: str, said: list[Diagnostic]) -> list[Diagnostic]:
+    """What is said of a chip that nobody asked for: that it lacks instructions is no fault of the kernel's."""
+    values = {"kernel": case.name, "chip": chip}
+    lacks = [Diagnostic(Code.KIT_CHIP_LEFT, None, values | d.values) for d in said if d.code is Code.TARGET_LACKS]
+    return lacks or said
 
 
 def _compiled(
