@@ -32,7 +32,7 @@ def test_chips_that_lack_instructions(name: str, target: str, said: Code | None,
     with Context(Command("kit")):
         install(session)
         cases = [load_case(CORPUS / name / "case.yaml")]
-        runs, notes = kit._runs(session, cases, [], ["integers"], 0, find_toolkit(), None, None)
+        runs, notes = kit._runs(session, cases, None, [], ["integers"], 0, find_toolkit(), None, None)
     assert [run.program for run in runs] == programs
     codes = {d.code for d in notes}
     assert codes >= ({said} if said else set())
