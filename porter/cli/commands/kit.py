@@ -47,10 +47,10 @@ def kit() -> None:
     """Pack kernels and their ports for somebody who has the GPU: one archive that runs where there is a driver and
     nothing else.
 
-    Each KERNEL needs a case. The archive holds cubins of originals (sm_90a) and ports (sm_100a, sm_103a) as `porter port` writes them, inputs, what
-    every run should give, which is computed here, on the simulator with the hardware's arithmetic. There, `./run.sh`
-    runs what is for that GPU and writes record.txt: device, driver, a checksum of every output, times. Here
-    `porter verify KERNEL --against record.txt` reads it.
+    Each KERNEL needs a case. The archive holds cubins of originals (sm_90a) and ports (sm_100a, sm_103a) as
+    `porter port` writes them, inputs, what every run should give, which is computed here, on the simulator with the
+    hardware's arithmetic. There, `./run.sh` runs what is for that GPU and writes record.txt: device, driver, a checksum
+    of every output, times. Here `porter verify KERNEL --against record.txt` reads it.
 
     \b
     porter kit corpus/gemm_tma -o kit.tar
