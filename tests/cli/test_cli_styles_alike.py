@@ -88,7 +88,10 @@ def test_grades_are_of_ports_that_nothing_judged(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "style"), [("gemm_int8", "native"), ("gemm_tma", None), ("gemm_tma", "native")])
+@pytest.mark.parametrize(
+    ("name", "style"),
+    [("gemm_int8", "native"), ("gemm_ws", None), ("gemm_tma", "auto"), ("gemm_tma", "native")],
+)
 def test_every_command_shows_the_port_that_is_written(
     name: str, style: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
