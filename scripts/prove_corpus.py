@@ -28,7 +28,7 @@ def proofs_of(name: str, seconds: float) -> tuple[list[dict[str, Any]], str]:
     sizes that are known at run time only, which is for proofs alone."""
     proofs, left = [], []
     for case in (name, *(f"{name}/{p.name}" for p in CORPUS.glob(f"{name}/dynamic.yaml"))):
-        document, why = asked(case, "hazards", "--prove", "--seconds", str(seconds))
+        document, why = asked(case, "hazards", "--prove", "--style", "compat", "--seconds", str(seconds))
         proofs += document.get("proofs", [])
         left += [why] if why else []
     return proofs, "; ".join(left)

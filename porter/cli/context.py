@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 from rich.console import Console, RenderableType
 
 from porter.diagnostics import Code, Diagnostic, PorterError, Severity, unforeseen
@@ -246,6 +247,12 @@ def current() -> Session:
     context = click.get_current_context(silent=True)
     found = context.find_root().meta.get(_SESSION) if context is not None else None
     return found if isinstance(found, Session) else Session()
+
+
+def is_given(name: str) -> bool:
+    """Whether an option of the running command is on its command line."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def install(session: Session) -> None:

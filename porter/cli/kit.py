@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,31 +12,26 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from porter.build.port_plan import PortPlan
 from porter.build.toolchain import Toolkit, find_toolkit
 from porter.cli.building import make_builder
-from porter.cli.context import Session, command, current, styled
-from porter.cli.making import Ports, as_launched, port_in_style
+from porter.cli.context import Session, command
+from porter.cli.making import Ports
 from porter.cli.options import read_sizes, split_list
-from porter.cli.porting import port_paths
 from porter.cli.timing import timing_runs
 from porter.diagnostics import Code, Diagnostic, ExitCode, PorterError, exit_code_of, worst_exit
 from porter.report import json as report_json
 from porter.report.exits import kit_exit
 from porter.report.tables import plain_table
-from porter.tune.styles import AUTO, COMPAT
 from porter.verify.builder import PORT_ARCH
 from porter.verify.case import Case, cases_of, load_case
-from porter.verify.gate import GateOptions
 from porter.verify.gpu.emulation import Lowerer
 from porter.verify.inputs import choose
 from porter.verify.kit.archive import build_launcher, write_kit
 from porter.verify.kit.bare import assembled
-from porter.verify.kit.plan import CAPABILITY, FOR_CHIP, NEXT, PROBE, KitRun, kit_runs, probe_runs, with_image
+from porter.verify.kit.plan import CAPABILITY, FOR_CHIP, NEXT, PROBE, KitRun, PortFor, kit_runs, probe_runs, with_image
 from porter.verify.kit.questions import question_runs
 from porter.verify.kit.record import Held, KitRecord, Run, hold, load_kit_record
 from porter.verify.problem import bind
-from porter.verify.proved import SECONDS
 
 _SHOWN = 16
 """Words of an answer that are shown; the document has all of them."""
@@ -47,6 +41,7 @@ _SHOWN = 16
 def kit(
     session: Session,
     paths: tuple[Path, ...],
+    port_path: Path | None,
     output: Path,
     families: tuple[str, ...],
     sizes: tuple[str, ...],
@@ -55,15 +50,14 @@ def kit(
     timing: bool,
     rehearsal: bool,
 ) -> ExitCode:
-    if session.style == AUTO:
-        problem = "a record says nothing of the style that was chosen: name one"
-        raise PorterError(Code.BAD_OPTION, option="--style auto", problem=problem)
     toolkit = find_toolkit(session.toolkit)
     launcher = build_launcher(toolkit).read_bytes()
     lowerer = Lowerer(toolkit) if rehearsal else None
     with session.progress() as tell:
         cases = [load_case(item) for path in paths for item in cases_of(path)]
-        runs, notes = _runs(session, cases, sizes, split_list(families), seed, toolkit, lowerer, tell)
+        if port_path is not None and len(cases) > 1:
+            raise PorterError(Code.BAD_OPTION, option="--port", problem="is of one kernel, with one case")
+        runs, notes = _runs(session, cases, port_path, sizes, split_list(families), seed, toolkit, lowerer, tell)
         if probes:
             runs += probe_runs(make_builder(toolkit, PORT_ARCH))
         asked = [*(question_runs() if probes else []), *(timing_runs() if timing else [])]
@@ -83,6 +77,7 @@ def kit(
 def _runs(
     session: Session,
     cases: Sequence[Case],
+    port: Path | None,
     sizes: Sequence[str],
     families: Sequence[str],
     seed: int,
@@ -91,7 +86,10 @@ def _runs(
     tell: Callable[[str], None] | None,
 ) -> tuple[list[KitRun], list[Diagnostic]]:
     builder, target = make_builder(toolkit, PORT_ARCH), session.target
-    further = tuple(dict.fromkeys((*NEXT, target) if target != PORT_ARCH else NEXT))
+    # a file that is given is for the chips that somebody asked for
+    others = NEXT if port is None else ()
+    further = tuple(dict.fromkeys((*others, target) if target != PORT_ARCH else others))
+    port_of = _port_of(session, port)
     runs: list[KitRun] = []
     notes: list[Diagnostic] = []
     for case in cases:
@@ -99,24 +97,16 @@ def _runs(
             tell(case.name)
         for chosen in read_sizes(sizes, case):
             names = list(families) or _usual(case)
-            found, said = kit_runs(case, chosen, names, seed, builder, partial(_port_for, session), lowerer, further,
-                                   target)  # fmt: skip
+            found, said = kit_runs(case, chosen, names, seed, builder, port_of, lowerer, further, target)
             runs += found
             notes += [d for d in said if d not in notes]
     return runs, notes
 
 
-def _port_for(
-    session: Session, case: Case, target: str, port: Path | None = None
-) -> tuple[PortPlan | None, list[Diagnostic]]:
-    """The port of a style that is asked for by its name, proved as it is written, else the compat port: a record says
-    nothing of styles, and is held against what the same words make."""
-    if port is not None or session.style in (None, AUTO, COMPAT):
-        with styled(COMPAT):
-            return Ports(current()).of_case(case, port, target)
-    make = partial(port_paths, [case.to_port], case.include_dirs, target=target)
-    options = GateOptions(case.include_dirs, toolkit=session.toolkit, target=target)
-    return as_launched(session, port_in_style(session, make, "", None, options, SECONDS), case)
+def _port_of(session: Session, port: Path | None) -> PortFor:
+    """Gives the port of a case for a chip: the one that `porter port` writes, or the one that is given."""
+    ports = Ports(session)
+    return lambda case, target: ports.of_case(case, port, target)
 
 
 def _usual(case: Case) -> list[str]:
@@ -138,10 +128,11 @@ def verify_record(session: Session, items: Sequence[Path | Case], path: Path, po
     toolkit = find_toolkit(session.toolkit)
     held: list[Held] = []
     notes: list[Diagnostic] = []
+    port_of = _port_of(session, port)
     with session.progress() as tell:
         for item in items:
             case = item if isinstance(item, Case) else load_case(item)
-            found, said = _held_case(session, record, case, toolkit, port, tell)
+            found, said = _held_case(record, case, toolkit, port_of, tell)
             held += found
             notes += said
     probes = _probes(record, toolkit)
@@ -165,11 +156,10 @@ def verify_record(session: Session, items: Sequence[Path | Case], path: Path, po
 
 
 def _held_case(
-    session: Session,
     record: KitRecord,
     case: Case,
     toolkit: Toolkit,
-    port: Path | None,
+    port_of: PortFor,
     tell: Callable[[str], None] | None,
 ) -> tuple[list[Held], list[Diagnostic]]:
     """The runs of a case that the record has."""
@@ -186,8 +176,7 @@ def _held_case(
     further = list(dict.fromkeys(name for name in named if name in CAPABILITY))
     for sizes, seed in dict.fromkeys((tuple(s.items()), seed) for s, _, seed, _ in wanted):
         names = list(dict.fromkeys(family for s, family, n, _ in wanted if (tuple(s.items()), n) == (sizes, seed)))
-        port_for = partial(_port_for, session, port=port)
-        found, _ = kit_runs(case, dict(sizes), names, seed, builder, port_for, lowerer, further)
+        found, _ = kit_runs(case, dict(sizes), names, seed, builder, port_of, lowerer, further)
         runs += found
     labels = {d.label for d in record.runs}
     return hold(record, [r for r in runs if r.label in labels or r.program != "port-emulated"]), []

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from porter.build.files import placed_below, write_all, write_below
 from porter.cli.comparing import compared_ports, lines_of, unproved, wrong_in
-from porter.cli.context import Session, command, current, install
+from porter.cli.context import Session, command, current, install, is_given
 from porter.cli.endings import named
 from porter.cli.gate import compile_ports, not_compiled
 from porter.cli.inputs import require_directories
@@ -37,6 +37,7 @@ from porter.report.exits import gate_exit
 from porter.report.groups import group_bodies
 from porter.report.tables import quantity
 from porter.rules.load import load_rules
+from porter.tune.styles import COMPAT
 from porter.verify.gate import GateOptions
 
 _KEYS = "y,n,a,d,e,s,q,?"
@@ -121,7 +122,7 @@ def _memory(
     earlier = memory.options
     dirs = [str(d) for d in include_dirs] or earlier.get("include_dirs", [])
     directories = [str(d) for d in session.rules] or earlier.get("rules", [])
-    style = session.style or earlier.get("style")
+    style = session.style if is_given("style") or not earlier else earlier.get("style") or COMPAT
     keep = session.keep_hopper if session.keep_hopper is not None else earlier.get("keep_hopper")
     mend = session.mend if session.mend is not None else earlier.get("mend")
     memory.options = {"include_dirs": dirs, "rules": directories, "keep_hopper": keep, "mend": mend, "style": style}

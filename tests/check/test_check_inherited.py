@@ -363,7 +363,7 @@ RACES = {
 @pytest.mark.parametrize("race", RACES)
 def test_a_race_of_the_original_is_not_blamed_on_its_port(tmp_path: Path, race: str) -> None:
     kernel = planted(tmp_path, *RACES[race])
-    document = json.loads(run("--format", "json", "hazards", "--no-mend", kernel, code=0))
+    document = json.loads(run("--format", "json", "hazards", "--style", "compat", "--no-mend", kernel, code=0))
     jsonschema.validate(document, schema("hazards"))
     original, port = document["runs"]
     assert document["verdict"] == "review"
@@ -376,10 +376,11 @@ def test_a_race_of_the_original_is_not_blamed_on_its_port(tmp_path: Path, race: 
     only = run("hazards", kernel, "--only", "original", code=0 if race == "H16-fence" else 5)
     assert race[:3] in only
     # A port that is checked alone is compared with its original all the same.
-    assert "also in the original" in run("hazards", kernel, "--no-mend", "--only", "port", code=0)
+    assert "also in the original" in run("hazards", "--style", "compat", kernel, "--no-mend", "--only", "port", code=0)
     if race == "H26-arrive":
         # what is mended by itself is not there
-        mended = json.loads(run("--format", "json", "hazards", kernel, "--only", "port", code=0))["runs"]
+        words = ["--format", "json", "hazards", "--style", "compat", kernel, "--only", "port"]
+        mended = json.loads(run(*words, code=0))["runs"]
         assert [(r["verdict"], r["inherited"]) for r in mended if r["program"] == "port"] == [("clean", [])]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that look at a port of the compat style make one of another style where that is asked for."""
+"""Commands that look at a port make it in the style that is asked for, in that of `porter port` where nobody says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from porter.diagnostics import Code, PorterError
 KERNEL = Path(__file__).parents[2] / "corpus" / "cute_gemm_ws" / "cute_gemm_ws.cu"
 
 
-@pytest.mark.parametrize(("asked", "style"), [((), None), (("--style", "idiomatic"), "idiomatic")])
+@pytest.mark.parametrize(("asked", "style"), [((), "auto"), (("--style", "idiomatic"), "idiomatic")])
 @pytest.mark.parametrize("command", ["build", "hazards"])
 def test_the_port_has_the_style_that_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, command: str, asked: tuple[str, ...], style: str | None

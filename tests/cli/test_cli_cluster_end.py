@@ -73,11 +73,8 @@ def test_it_is_refused_alone(tmp_path: Path) -> None:
         input="a\n",
     )
     assert "PT4112" not in result.output, "nothing was compiled"
-    result = CliRunner().invoke(
-        main,
-        ["--no-config", "review", str(path), "-o", str(out), "--session", str(tmp_path / "t.json")],
-        input="n\na\n",
-    )
+    words = ["review", "--style", "compat", str(path), "-o", str(out), "--session", str(tmp_path / "t.json")]
+    result = CliRunner().invoke(main, ["--no-config", *words], input="n\na\n")
     assert result.exit_code == 3, result.output
     text = (out / path.name).read_text()
     assert "tcgen05::Tmem<" in text

@@ -388,7 +388,7 @@ def kernel(tmp_path: Path) -> Path:
 def test_build_compares(kernel: Path, with_case: bool) -> None:
     if not with_case:
         (kernel.parent / "case.yaml").unlink()
-    result, document = porter("build", kernel)
+    result, document = porter("build", kernel, "--style", "compat")
     assert result.exit_code == 0, result.output
     assert document["proofs"][0]["equality"]["status"] == "equal"
 
@@ -396,14 +396,14 @@ def test_build_compares(kernel: Path, with_case: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("wrong_ports")
 def test_build_tells_what_differs(kernel: Path) -> None:
-    result, document = porter("build", kernel)
+    result, document = porter("build", kernel, "--style", "compat")
     assert (result.exit_code, errors(document)) == (5, {"PT4115"}), result.output
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("wrong_ports")
 def test_review_writes_nothing_that_differs(kernel: Path, tmp_path: Path) -> None:
-    words = ["review", kernel, "-o", tmp_path / "port", "--session", tmp_path / "review.json"]
+    words = ["review", "--style", "compat", kernel, "-o", tmp_path / "port", "--session", tmp_path / "review.json"]
     result = CliRunner(env=SECONDS).invoke(main, [*map(str, words)], input="a\n")
     assert result.exit_code == 4, result.output
     assert "PT3057" in result.output

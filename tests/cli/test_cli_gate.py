@@ -225,7 +225,7 @@ def test_headers_of_host_libraries_are_stood_in_for_and_launches_are_read(tmp_pa
 @pytest.mark.slow
 @needs_compiler
 def test_build_and_run_stand_in_for_them_too(tmp_path: Path) -> None:
-    result = porter("build", project(tmp_path / "k", TORCH))
+    result = porter("build", "--style", "compat", project(tmp_path / "k", TORCH))
     assert "ATen/cuda/CUDAContext.h, torch/extension.h" in result.stderr
     assert "void gemm<2>" in result.stdout
     program = tmp_path / "main.cu"

@@ -75,7 +75,8 @@ def launch(tmp_path: Path) -> list[str]:
 
 
 def test_a_port_is_proved_for_all_multiples() -> None:
-    result = CliRunner().invoke(main, ["hazards", "--prove", "--only", "port", str(CORPUS / "gemm_tma")])
+    words = ["hazards", "--prove", "--only", "port", "--style", "compat"]
+    result = CliRunner().invoke(main, [*words, str(CORPUS / "gemm_tma")])
     assert result.exit_code == 0, result.output
     assert "proved" in result.output
     assert "K: all multiples of 64" in result.output

@@ -69,4 +69,4 @@ def test_fewer_ctas_share_an_sm(tmp_path: Path, ahead: str, wait: str, behind: s
         assert len(found) == bool(why)
         assert all(why in text for text in found)
     assert "3 → 2 (Tensor Memory)" in porter("port", source, "-o", tmp_path / "again").output
-    assert "CTAs an SM, by registers → Tensor Memory" in porter("build", source).output
+    assert "CTAs an SM, by registers → Tensor Memory" in porter("build", "--style", "compat", source).output

@@ -503,11 +503,11 @@ def test_it_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("command", [("build",), ("hazards",), ("kit", "-o", "kit.tar")])
-def test_commands_without_the_option_make_compat_ports(
+def test_what_looks_at_a_port_has_the_style_of_the_configuration(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the configuration says of the others."""
-    (tmp_path / "porter.toml").write_text('style = "auto"\n')
+    """As `porter port` has it."""
+    (tmp_path / "porter.toml").write_text('style = "full-rate"\n')
     styles: list[str | None] = []
 
     class Enough(KeyboardInterrupt):
@@ -519,8 +519,7 @@ def test_commands_without_the_option_make_compat_ports(
 
     monkeypatch.setattr("porter.cli.porting.port_options", options)
     porter(command[0], gemm(tmp_path), *command[1:], code=130)
-    assert styles
-    assert set(styles) <= {None, "compat"}
+    assert set(styles) == {"full-rate"}
 
 
 def test_the_configuration_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

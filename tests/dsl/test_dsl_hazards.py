@@ -52,7 +52,7 @@ def change(path: Path, text: str, instead: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_a_port_introduces_nothing_at_strict_level(case: Case) -> None:
-    found = run("hazards", case.kernel, "--case", case.path, "--level", "strict", code=ExitCode.OK)
+    found = run("hazards", "--style", "compat", case.kernel, "--case", case.path, "--level", "strict", code=ExitCode.OK)
     jsonschema.validate({k: v for k, v in found.items() if k != "code"}, schema("hazards"))
     original, port = found["runs"]
     assert not port["hazards"]
@@ -165,7 +165,7 @@ def test_a_race_of_the_kernel_is_inherited_and_not_excused_in_its_port_alone(tmp
     kernel = tmp_path / "kernel" / GEMM.name
     shutil.copytree(GEMM.parent, kernel.parent)
     change(kernel, FENCE, "")
-    original, port = run("hazards", kernel, *case_of(kernel), code=ExitCode.OK)["runs"]
+    original, port = run("hazards", "--style", "compat", kernel, *case_of(kernel), code=ExitCode.OK)["runs"]
     assert "H27" in {h["hazard"] for h in original["hazards"]}
     assert not port["hazards"]
     assert "H27" in {h["hazard"] for h in port["inherited"]}

@@ -213,7 +213,8 @@ def test_a_kit_runs_without_porter_and_its_record_is_read_here(tmp_path: Path) -
     """Against a driver that copies what a test prepared."""
     shutil.copytree(CORPUS / "gemm_tma", tmp_path / "k")
     kernel = tmp_path / "k" / "gemm_tma.cu"
-    made = porter("kit", kernel, "-o", tmp_path / "kit.tar", "--families", "integers", "--no-timing", "--no-probes")
+    words = ["--style", "compat", "--families", "integers", "--no-timing", "--no-probes"]
+    made = porter("kit", *words, kernel, "-o", tmp_path / "kit.tar")
     assert "1 for compute capability 10.0" in made.output
     assert made.exit_code == 0, made.output
     with tarfile.open(tmp_path / "kit.tar") as archive:
@@ -226,7 +227,7 @@ def test_a_kit_runs_without_porter_and_its_record_is_read_here(tmp_path: Path) -
     assert "as expected  gemm_tma M=256,N=128,K=320 integers 0 original" in done.stdout
     assert "2 are for other GPUs" in done.stdout
     assert (outputs / "launches").read_text().splitlines()[0] == "2 2 1 128 0 0 07"
-    answer = porter("verify", kernel, "--against", tmp_path / "record.txt")
+    answer = porter("verify", "--style", "compat", kernel, "--against", tmp_path / "record.txt")
     assert answer.exit_code == 0, answer.output
     assert "1 same" in answer.output
     for name, wanted in (
@@ -236,11 +237,11 @@ def test_a_kit_runs_without_porter_and_its_record_is_read_here(tmp_path: Path) -
     ):
         launched(tmp_path, outputs, **{name: "cuCtxSynchronize"})
         assert wanted in (tmp_path / "record.txt").read_text()
-        assert porter("verify", kernel, "--against", tmp_path / "record.txt").exit_code == 5
+        assert porter("verify", "--style", "compat", kernel, "--against", tmp_path / "record.txt").exit_code == 5
     assert launched(tmp_path, outputs, STUB_MAJOR="8").returncode == 6
     launched(tmp_path, outputs)
     kernel.write_text(kernel.read_text() + "\n// changed\n")
-    assert porter("verify", kernel, "--against", tmp_path / "record.txt").exit_code == 2
+    assert porter("verify", "--style", "compat", kernel, "--against", tmp_path / "record.txt").exit_code == 2
     image = next((tmp_path / "kit" / "images").iterdir())
     image.write_bytes(image.read_bytes()[:-1])
     damaged = launched(tmp_path, outputs)

@@ -80,7 +80,8 @@ def test_roles_that_have_ended_do_not_disturb_the_others(tmp_path: Path, stateme
     path = kernel(tmp_path, statement)
     code, output = verify(str(path))
     assert code == ExitCode.OK, output
-    checked = CliRunner().invoke(main, ["hazards", str(path), "--only", "port", "--level", "strict"])
+    words = ["hazards", "--style", "compat", "--only", "port", "--level", "strict"]
+    checked = CliRunner().invoke(main, [*words, str(path)])
     assert checked.exit_code == ExitCode.OK, checked.output
     assert "0 errors" in checked.output
 

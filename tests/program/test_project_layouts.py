@@ -51,9 +51,9 @@ def test_ports_meet_their_own_headers(project: Path, tmp_path: Path) -> None:
     ]
     finished = out / "src" / "gemm_macro.cu"
     for port in ((), ("--port", finished)):
-        run("build", source, "-I", include, *port)
+        run("build", "--style", "compat", source, "-I", include, *port)
         run("verify", "--style", "compat", source, "-I", include, "--sizes", "default", *port)
-    run("build", source, "-I", include, "--keep-hopper")
+    run("build", "--style", "compat", source, "-I", include, "--keep-hopper")
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_build_files_say_where_headers_are(project: Path, tmp_path: Path) -> Non
     run("port", "--style", "compat", root, "-o", tmp_path / "out")
     ported = {p.relative_to(tmp_path / "out").as_posix() for p in (tmp_path / "out").rglob("*.cu*")}
     assert {"include/detail/mma.cuh", "src/gemm_macro.cu"} <= ported
-    run("build", source)
+    run("build", "--style", "compat", source)
     run("verify", "--style", "compat", source, "--families", "integers", "--sizes", "default")
     program = root / "src" / "program.cu"
     program.write_text('#include <ops.cuh>\n#include <cstdio>\nint main() { std::puts("ran"); }\n')

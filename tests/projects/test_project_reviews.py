@@ -164,7 +164,7 @@ def test_reports_in_every_format(sample: Sample, project: Path) -> None:
     assert len(list(tree.iter("testcase"))) > 0
     assert not list(tree.iter("failure"))
 
-    page = CliRunner().invoke(main, ["report", kernel, "--html", "page.html"])
+    page = CliRunner().invoke(main, ["report", "--style", "compat", kernel, "--html", "page.html"])
     assert page.exit_code == 0, page.output
     html = Path("page.html").read_text()
     assert Path(kernel).name in html

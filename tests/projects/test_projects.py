@@ -97,7 +97,7 @@ def test_into_a_directory(project: Project) -> None:
     assert original == {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()}
     _holds(project, Path("../ported"), 0)
     for kernel in project.kernels:
-        porter("build", kernel)
+        porter("build", "--style", "compat", kernel)
         porter("verify", kernel, "--port", Path("../ported") / kernel)
     _makes(Path("../ported"), ["100a"])
 
@@ -113,7 +113,7 @@ def test_in_place_for_both_chips(project: Project) -> None:
     _holds(project, Path(), 1)
     for kernel, text in originals.items():
         assert _without_blackwell(Path(kernel).read_text()) == text
-        porter("build", kernel)
+        porter("build", "--style", "compat", kernel)
         porter("verify", "--style", "compat", kernel)
     assert "PT0007" in porter("port", ".", "--keep-hopper", "--check")
     _makes(Path(), ["90a", "100a"])

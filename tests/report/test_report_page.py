@@ -182,7 +182,7 @@ def test_a_kernel_of_the_corpus_in_a_browser(tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     out = tmp_path / "gemm.html"
-    porter("report", CORPUS / "gemm_ws" / "gemm_ws.cu", "--html", out)
+    porter("report", "--style", "compat", CORPUS / "gemm_ws" / "gemm_ws.cu", "--html", out)
     said: list[str] = []
     asked: list[str] = []
     with sync_playwright() as driver:

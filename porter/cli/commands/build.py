@@ -9,10 +9,10 @@ import click
 
 from porter.cli.commands.shared import (
     Command,
-    asked_style_option,
     keep_option,
     prove_option,
     rules_option,
+    style_option,
     target_option,
     tmem_check_option,
     trust_option,
@@ -31,7 +31,7 @@ from porter.cli.commands.shared import (
 @prove_option
 @rules_option
 @keep_option
-@asked_style_option
+@style_option
 @target_option
 @trust_option
 def build() -> None:

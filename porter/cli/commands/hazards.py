@@ -9,7 +9,6 @@ import click
 
 from porter.cli.commands.shared import (
     Command,
-    asked_style_option,
     compile_options,
     keep_option,
     launch_options,
@@ -18,6 +17,7 @@ from porter.cli.commands.shared import (
     rules_option,
     seconds_option,
     simulator_options,
+    style_option,
     trust_option,
 )
 
@@ -64,7 +64,7 @@ from porter.cli.commands.shared import (
 @simulator_options
 @rules_option
 @keep_option
-@asked_style_option
+@style_option
 @no_mend_option
 @trust_option
 def hazards() -> None:

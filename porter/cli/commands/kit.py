@@ -9,9 +9,9 @@ import click
 
 from porter.cli.commands.shared import (
     Command,
-    asked_style_option,
     keep_option,
     rules_option,
+    style_option,
     target_option,
     trust_option,
 )
@@ -19,6 +19,8 @@ from porter.cli.commands.shared import (
 
 @click.command(cls=Command)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="KERNEL...")
+@click.option("--port", "port_path", type=click.Path(path_type=Path), metavar="FILE",
+              help="A finished port of the one kernel to pack; without it Porter makes one.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE",
               help="The archive that is written, such as kit.tar.")  # fmt: skip
 @click.option("--families", multiple=True, metavar="NAMES", help="Input families, comma-separated, or `all`  [default: "
@@ -37,7 +39,7 @@ from porter.cli.commands.shared import (
 @click.option("--rehearsal", is_flag=True,
               help="Also ports as a Hopper GPU can run them, with tcgen05 emulated.")  # fmt: skip
 @rules_option
-@asked_style_option
+@style_option
 @keep_option
 @target_option
 @trust_option
@@ -45,10 +47,10 @@ def kit() -> None:
     """Pack kernels and their ports for somebody who has the GPU: one archive that runs where there is a driver and
     nothing else.
 
-    Each KERNEL needs a case. The archive holds cubins of originals (sm_90a) and ports (sm_100a, sm_103a), inputs, what
-    every run should give, which is computed here, on the simulator with the hardware's arithmetic. There, `./run.sh`
-    runs what is for that GPU and writes record.txt: device, driver, a checksum of every output, times. Here
-    `porter verify KERNEL --against record.txt` reads it.
+    Each KERNEL needs a case. The archive holds cubins of originals (sm_90a) and ports (sm_100a, sm_103a) as
+    `porter port` writes them, inputs, what every run should give, which is computed here, on the simulator with the
+    hardware's arithmetic. There, `./run.sh` runs what is for that GPU and writes record.txt: device, driver, a checksum
+    of every output, times. Here `porter verify KERNEL --against record.txt` reads it.
 
     \b
     porter kit corpus/gemm_tma -o kit.tar

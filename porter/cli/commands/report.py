@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from porter.cli.commands.shared import Command, asked_style_option, keep_option, rules_option, trust_option
+from porter.cli.commands.shared import Command, keep_option, rules_option, style_option, trust_option
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -27,7 +27,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Where else local headers are.")  # fmt: skip
 @rules_option
-@asked_style_option
+@style_option
 @keep_option
 @trust_option
 def report() -> None:

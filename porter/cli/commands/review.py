@@ -9,11 +9,11 @@ import click
 
 from porter.cli.commands.shared import (
     Command,
-    asked_style_option,
     keep_option,
     no_mend_option,
     prove_option,
     rules_option,
+    style_option,
     trust_option,
 )
 
@@ -28,7 +28,7 @@ from porter.cli.commands.shared import (
               help="Ask again about groups of these rules (ID or prefix; repeatable).")  # fmt: skip
 @click.option("--accept-safe", is_flag=True, help="Accept all groups whose safety is `safe` without a question.")
 @rules_option
-@asked_style_option
+@style_option
 @keep_option
 @no_mend_option
 @click.option("-I", "include_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",

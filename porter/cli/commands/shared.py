@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from porter.cli.context import DEFAULT, current, fail, install
 from porter.cli.everywhere import WHERE, options
 from porter.diagnostics import Code, PorterError, unforeseen
 from porter.report.formats import KINDS_OF
-from porter.tune.styles import COMPAT, KEPT, LAYOUTS, STYLES, TAKEN, TILES
+from porter.tune.styles import KEPT, LAYOUTS, STYLES, TAKEN, TILES
 
 
 class Command(click.Command):
@@ -245,19 +244,6 @@ def style_option(function: Callable[..., Any]) -> Callable[..., Any]:
              "PTX shows it right; of CuTe DSL every style but compat is that. native: steps towards a schedule of "
              "sm_100a on top of full-rate, each if its case verifies it "
              f"[default: {DEFAULT}].",
-    )(function)  # fmt: skip
-
-
-def _take_asked_style(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
-    if option.name is not None and ctx.get_parameter_source(option.name) is not ParameterSource.DEFAULT:
-        install(replace(current(), style=value))
-
-
-def asked_style_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--style: for commands that make a port of the compat style where nobody says. The session has it."""
-    return click.option(
-        "--style", "asked_style", type=click.Choice(STYLES), default=COMPAT, show_default=True, expose_value=False,
-        callback=_take_asked_style, help="The style of the port, proved as `porter port` proves it.",
     )(function)  # fmt: skip
 
 
