@@ -18,7 +18,7 @@ from porter.passes.ported import Beside, Ported, PortedFile, port_each, port_pat
 HEADER = r"""#pragma once
 #include <cstdint>
 #include <cuda_runtime.h>
-struct Small {};
+struct Tiny {};
 template <int Stages, typename T>
 __global__ void kernel(float* out, uint64_t a, uint64_t b) {
     float d[4];
@@ -120,8 +120,9 @@ def test_what_is_ported_together_is_what_each_comes_to(
 
 FIRST = EXPLICIT % ("A", 2, "lib::half_t", "false")
 APART = {
-    "a compute capability": EXPLICIT % ("B", 90, "lib::half_t", "false"),
-    "a type of the header's": EXPLICIT % ("B", 2, "Small", "false"),
+    "a compute capability": EXPLICIT % ("B", 80, "lib::half_t", "false"),
+    "one that a rule knows": EXPLICIT % ("B", 90, "lib::half_t", "false"),
+    "a type of the header's": EXPLICIT % ("B", 2, "Tiny", "false"),
     "another template": FIRST.replace("void run<", "void run_all<"),
     "another number of arguments": FIRST.replace(", false>", ">"),
     "a comment": "// porter: keep\n" + FIRST,
