@@ -19,6 +19,8 @@ import pytest
 
 # Kernels and references of the tests are Python that may run.
 os.environ["PORTER_TRUST"] = "1"
+# processes that run tests beside each other have a width, which output that is no terminal takes
+os.environ.pop("COLUMNS", None)
 # What is proved beside other checks has tests of its own.
 os.environ["PORTER_PROVE_SECONDS"] = "0"
 # Processes that tests start find Porter compiled, as where it is installed.

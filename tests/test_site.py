@@ -29,7 +29,7 @@ def pages_of(nav: Any) -> Iterator[str]:
 
 def test_every_page_has_one_place() -> None:
     listed = list(pages_of(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]))
-    assert sorted(listed) == sorted(p.name for p in DOCS.glob("*.md"))
+    assert sorted(listed) == sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
 
 
 def test_the_picture_is_of_a_verified_port_and_asks_nobody_for_a_font() -> None:
